@@ -68,6 +68,7 @@ SLOT_FIELDS: Mapping[str, FieldInfo] = {
     "context_tokens": FieldInfo(False, "Most tokens that a request in this slot may use"),
     "used_tokens": FieldInfo(True, "KV cache tokens held by the request in this slot"),
     "reclaimable_tokens": FieldInfo(True, "KV cache tokens that this idle slot keeps for reuse"),
+    "growth_tokens": FieldInfo(True, "KV cache tokens that the request in this slot may still add"),
 }
 
 MEMORY_FIELDS: Mapping[str, FieldInfo] = {
@@ -87,6 +88,7 @@ class Slot:
     context_tokens: Reading[int] = NOT_OFFERED
     used_tokens: Reading[int] = NOT_OFFERED
     reclaimable_tokens: Reading[int] = NOT_OFFERED
+    growth_tokens: Reading[int] = NOT_OFFERED
 
 
 @dataclass(frozen=True, slots=True)

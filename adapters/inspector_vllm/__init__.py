@@ -1,0 +1,46 @@
+"""The adapter for vLLM's OpenAI-compatible server: V0 and V1, every version since 0.4."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from inspector.contract import Ask, FlagTable, LogPattern, Observation, Reply, Route
+from inspector.reading import Unknown
+from inspector_vllm import flags, log, routes
+from inspector_vllm.observe import Recall, observe
+from inspector_vllm.payloads import as_object, listed, version
+from inspector_vllm.pool import OFFERED
+
+
+class Vllm:
+    """See `inspector.contract.Adapter`."""
+
+    name = "vllm"
+    title = "vLLM OpenAI-compatible server"
+    interval = 5.0
+    routes: tuple[Route, ...] = routes.ROUTES
+    flags: FlagTable = flags.FLAGS
+    log_patterns: tuple[LogPattern, ...] = log.PATTERNS
+
+    def offers(self, version: str | None) -> frozenset[str]:  # noqa: ARG002 (a counter that a version lacks is unknown, not impossible)
+        return OFFERED
+
+    def start(self) -> Recall:
+        return Recall()
+
+    def recognize(self, replies: Mapping[str, Reply]) -> bool:
+        """By the owner in /v1/models; where a key guards that route, by the odd way in which vLLM guards it and leaves /version open."""
+        models = replies.get("/v1/models")
+        if models is None:
+            return False
+        if models.status == 200:
+            return listed(models).owner == "vllm"
+        told = replies.get("/version")
+        guarded = models.status == 401 and as_object(models) == {"error": "Unauthorized"}
+        return guarded and told is not None and told.status == 200 and not isinstance(version(told), Unknown)
+
+    async def observe(self, ask: Ask, recall: Recall) -> Observation:
+        return await observe(ask, recall)
+
+
+ADAPTER = Vllm()

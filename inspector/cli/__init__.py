@@ -1,0 +1,177 @@
+"""The command line: what can be typed. What a command does stands in the file of its name, which is loaded only when it runs."""
+
+# ruff: noqa: PLC0415 - so that `--help` is quick and a running daemon holds nothing of the other commands.
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from inspector.cli.refusal import RefusedError
+from inspector.verbosity import Format, LogLevel
+
+USAGE_EXIT = 3
+"""Of every usage and configuration error. 1 and 2 are verdicts of `check`."""
+
+app = typer.Typer(
+    name="inspector",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+config_app = typer.Typer(no_args_is_help=True, help="Check or show a configuration file.")
+app.add_typer(config_app, name="config")
+
+TARGET_HELP = "http://host:port[/base], https://…, unix:/path, or ENGINE= before one of them"
+NAME_HELP = f"{TARGET_HELP}; or a name of the configuration"
+ConfigOption = Annotated[Path | None, typer.Option("--config", "-c", metavar="FILE", help="The YAML configuration.", show_default=False)]
+ListenOption = Annotated[str | None, typer.Option("--listen", metavar="HOST:PORT", help="Where to answer; the default is 127.0.0.1:9836.", show_default=False)]
+
+
+def main() -> None:
+    """Runs what was typed, and exits: 0 done, 3 not understood; `check` and `demo` have more to say."""
+    try:
+        code = app(standalone_mode=False)
+    except RefusedError as refusal:
+        sys.stderr.write("".join(f"inspector: {line}\n" for line in refusal.lines))
+        code = refusal.exit_code
+    except typer.Abort:
+        code = 130
+    except Exception as error:
+        # Typer brings its own copy of click, or uses yours: its usage errors are known by being able to show themselves.
+        if not hasattr(error, "show"):
+            raise
+        error.show()
+        code = USAGE_EXIT
+    sys.exit(code)
+
+
+@app.callback(invoke_without_command=True)
+def inspector(version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False) -> None:
+    """A read-only inspector for LLM inference servers: what fits, what is left, what is the limit, and how do we know.
+
+    It asks llama.cpp, vLLM and MLX LM servers with GET requests only. It never generates a token, never loads a model, and what it could not measure it
+    calls unknown, with the reason.
+    """
+    if version:
+        from inspector import __version__
+
+        typer.echo(f"inference-inspector {__version__}")
+        raise typer.Exit
+
+
+@app.command()
+def serve(
+    targets: Annotated[list[str] | None, typer.Argument(metavar="[URL]...", help=TARGET_HELP, show_default=False)] = None,
+    config: ConfigOption = None,
+    listen: ListenOption = None,
+    log_format: Annotated[Format, typer.Option(help="auto: for people on a terminal, JSON lines elsewhere.")] = Format.AUTO,
+    log_level: Annotated[LogLevel, typer.Option(help="debug tells of every poll.")] = LogLevel.INFO,
+) -> None:
+    """Watch servers and answer over HTTP: a status page, /metrics for Prometheus, JSON.
+
+    Without targets it watches the model servers of this machine that it finds. SIGHUP loads the configuration again; a bad one is refused and the old one
+    stays.
+
+    **Examples**
+
+    * `inspector serve`
+    * `inspector serve http://127.0.0.1:8080`
+    * `inspector serve vllm=http://10.0.0.5:8000 unix:/run/llama.sock`
+    * `inspector serve --config /etc/inspector.yaml --listen 127.0.0.1:9836`
+    """
+    # structlog and httpx load it where they find it, for screens that a daemon never shows: 3 MB of its 60.
+    sys.modules.setdefault("rich", None)  # type: ignore[arg-type]
+    from inspector.cli.serve import serve as run
+
+    raise typer.Exit(run(targets or [], config, listen, log_format, log_level))
+
+
+@app.command()
+def check(
+    targets: Annotated[
+        list[str] | None, typer.Argument(metavar="[URL|NAME]...", help=f"{TARGET_HELP}; or a name of the configuration", show_default=False)
+    ] = None,
+    config: ConfigOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The report as JSON.")] = False,
+) -> None:
+    """Look once, and tell by the exit code what was found.
+
+    0 ok, 1 warning, 2 critical or unreachable, 3 unknown or not understood: the convention of Nagios plug-ins. Of several targets the worst counts, and a
+    certain warning is worse than an unknown.
+
+    **Examples**
+
+    * `inspector check http://127.0.0.1:8080`
+    * `inspector check --config inspector.yaml --json`
+    * `inspector check --config inspector.yaml chat`
+    """
+    from inspector.cli.check import check as run
+
+    raise typer.Exit(run(targets or [], config, as_json=as_json))
+
+
+@app.command()
+def explain(
+    target: Annotated[str, typer.Argument(metavar="URL|NAME", help=NAME_HELP)],
+    config: ConfigOption = None,
+    save: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a masked bundle, for a bug report or as a test case.", show_default=False)] = None,
+) -> None:
+    """Show how a server's values came about: what was asked, what came back, what it became, and what is unknown and why.
+
+    Prompts, keys and paths are masked, on the screen and in the bundle.
+
+    **Examples**
+
+    * `inspector explain http://127.0.0.1:8080`
+    * `inspector explain --config inspector.yaml chat --save chat.json`
+    """
+    from inspector.cli.explain import explain as run
+
+    raise typer.Exit(run(target, config, save))
+
+
+@app.command()
+def adapters() -> None:
+    """List the adapters that are installed, one an engine: what they may ask, what they offer, and which of them are broken."""
+    from inspector.cli.adapters import adapters as run
+
+    raise typer.Exit(run())
+
+
+@config_app.command("check")
+def config_check(file: Annotated[Path, typer.Argument(metavar="FILE", help="The YAML configuration.", show_default=False)]) -> None:
+    """Check a configuration file, and tell everything that is wrong with it: file, line, field, remedy. Exits with 0 or 3."""
+    from inspector.cli.config import check as run
+
+    raise typer.Exit(run(file))
+
+
+@config_app.command("show")
+def config_show(file: Annotated[Path, typer.Argument(metavar="FILE", help="The YAML configuration.", show_default=False)]) -> None:
+    """Show a configuration as it is understood, with all defaults, keys masked."""
+    from inspector.cli.config import show as run
+
+    raise typer.Exit(run(file))
+
+
+@app.command()
+def demo(
+    seconds: Annotated[float | None, typer.Option(min=1, help="End by itself after this long.", show_default=False)] = None,
+    listen: ListenOption = None,
+) -> None:
+    """Try it: a real llama.cpp server with a tiny model, a little load on it, and the inspector on top. Ctrl-C ends all of it.
+
+    **Examples**
+
+    * `inspector demo`
+    * `inspector demo --seconds 20`
+    """
+    from inspector.cli.demo import demo as run
+
+    raise typer.Exit(run(seconds, listen))

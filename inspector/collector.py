@@ -1,0 +1,309 @@
+"""The collector: polls one target and turns what its adapter observed into a snapshot. A poll never raises; whatever goes wrong becomes data here."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import PurePath
+from typing import Any, Protocol
+
+import anyio
+
+from inspector.asking import Get, PollAsk
+from inspector.contract import Adapter, Deadline, FlagTable, LaunchView, LogPattern, LogView, Observation, ReadsLaunch, ReadsLog, Reply, Route
+from inspector.discovery import recognize
+from inspector.follow import Follower
+from inspector.generation import NOT_LOOKED_AT, Generation
+from inspector.launch import Process, server_argv, settings, still_running
+from inspector.model import Fault, Memory, Snapshot, State, memory_without_live, without_live
+from inspector.reading import NOT_OFFERED, Reason, Unknown
+
+NO_LOG = Unknown(Reason.NO_SOURCE, "no log is followed; set `logs` for this target")
+NO_LAUNCH_FILE = Unknown(Reason.NO_SOURCE, "no launch file is named for this target")
+
+STATE_REASONS: Mapping[State, Reason] = {State.LOADING: Reason.LOADING, State.SLEEPING: Reason.SLEEPING, State.STALLED: Reason.STALLED}
+"""States in which only static facts are shown, and the reason that the live ones get."""
+
+STRANGER_STATES: Mapping[Reason, State] = {Reason.INVALID: State.NOT_RECOGNIZED, Reason.UNAUTHORIZED: State.UNAUTHORIZED}
+"""What a target whose engine was not recognized is said to be, by the reason; otherwise it is unreachable."""
+
+LOOK_AGAIN = 60.0
+"""Seconds between two looks for the server's process when the last one found none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """What the collector has to know of a target. Times in seconds.
+
+    `adapter` None: the engine is recognized at first contact. `interval` None: the adapter's.
+    """
+
+    name: str
+    adapter: Adapter[Any] | None = None
+    interval: float | None = None
+    timeout: float = 3.0
+    stalled_after: float = 60.0
+    may_wake: bool = False
+    may_scrape: bool = True
+    stated: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Sources(Protocol):
+    """Where a target's facts come from. Only `get` touches the server."""
+
+    @property
+    def get(self) -> Get: ...
+
+    def follower(self, patterns: tuple[LogPattern, ...]) -> Follower | None:
+        """A follower of the target's log; None when no log is configured."""
+
+    def find_process(self) -> Process | Unknown:
+        """The server's process, where it is on this machine. Blocking, a few milliseconds."""
+
+    def launch_file(self, table: FlagTable) -> LaunchView | Unknown:
+        """Settings of the launch file, or of the argv, that the operator named."""
+
+
+class TargetCollector:
+    """Polls one target. `poll` may be called at any time: a call during a poll joins it, so that a server never has two of our requests at once."""
+
+    def __init__(self, watched: Watched, sources: Sources, adapters: Mapping[str, Adapter[Any]], *, clock: Callable[[], float] = time.time) -> None:
+        self.watched = watched
+        self._sources = sources
+        self._adapters = adapters
+        self._clock = clock
+        self._adapter = watched.adapter
+        self._generation: Generation | None = None
+        self._generations = 0
+        self._last_success: float | None = None
+        self._follower: Follower | None = None
+        self._looked_at = float("-inf")
+        self._stack = AsyncExitStack()
+        self._flight: _Flight | None = None
+
+    @property
+    def interval(self) -> float:
+        """Seconds between two polls."""
+        return self.watched.interval or (self._adapter.interval if self._adapter else 5.0)
+
+    async def run(self, publish: Callable[[Snapshot], None], *, delay: float = 0.0) -> None:
+        """Polls until cancelled, on a fixed beat that skips what it missed. `delay` seconds before the first poll spread many targets out."""
+        await anyio.sleep(delay)
+        beat = anyio.current_time()
+        while True:
+            publish(await self.poll())
+            missed = max(0.0, anyio.current_time() - beat) // self.interval
+            beat += (missed + 1) * self.interval
+            await anyio.sleep(beat - anyio.current_time())
+
+    async def poll(self) -> Snapshot:
+        """A fresh snapshot, or that of the poll in flight."""
+        while self._flight is not None:
+            flight = self._flight
+            await flight.ended.wait()
+            if flight.snapshot is not None:
+                return flight.snapshot
+        self._flight = flight = _Flight()
+        try:
+            flight.snapshot = await self._poll()
+            return flight.snapshot
+        finally:
+            self._flight = None
+            flight.ended.set()
+
+    async def aclose(self) -> None:
+        """Lets go of the log."""
+        await self._stack.aclose()
+
+    async def _poll(self) -> Snapshot:
+        began, now = time.monotonic(), self._clock()
+        try:
+            return await self._seen(began, now)
+        except Exception as error:
+            return self._failed(error, now, time.monotonic() - began)
+
+    async def _seen(self, began: float, now: float) -> Snapshot:
+        if self._adapter is None:
+            found = await recognize(self._keyless, self._adapters)
+            if isinstance(found, Unknown):
+                return self._unseen(STRANGER_STATES.get(found.reason, State.UNREACHABLE), found.detail, now, time.monotonic() - began)
+            self._adapter = found
+        observation = await self._observe(self._adapter, now)
+        return self._snapshot(self._adapter, observation, now, time.monotonic() - began)
+
+    async def _keyless(self, route: Route) -> Reply | Unknown:
+        """For strangers: a key goes only to a server whose engine is known."""
+        return await self._sources.get(route, {}, deadline=self.watched.timeout, send_key=False)
+
+    async def _observe(self, adapter: Adapter[Any], now: float) -> Observation:
+        await self._catch_up(adapter)
+        generation = await self._current(adapter, now)
+        observation = await adapter.observe(self._ask(adapter, generation, now), generation.recall)
+        if observation.state.is_up and generation.contradicted_by(observation):
+            generation = await self._begin(adapter, now)
+            observation = await adapter.observe(self._ask(adapter, generation, now), generation.recall)
+        if observation.state.is_up:
+            generation.learn(observation, now)
+            self._last_success = now
+            return observation
+        generation.progress.clear()
+        if generation.refused and not _is_alive(generation):
+            self._generation = None
+        if observation.state is State.NOT_RECOGNIZED and self.watched.adapter is None:
+            await self._forget_engine()
+        return observation
+
+    async def _forget_engine(self) -> None:
+        """Another engine may have taken over the address: the next poll looks afresh who answers."""
+        self._adapter = self._generation = self._follower = None
+        await self._stack.aclose()
+        self._stack = AsyncExitStack()
+
+    async def _current(self, adapter: Adapter[Any], now: float) -> Generation:
+        """The running generation; a new one when there is none, or when its process is gone."""
+        generation = self._generation
+        if generation is None:
+            return await self._begin(adapter, now)
+        if isinstance(generation.process, Unknown):
+            if self._starts() > generation.starts:
+                return await self._begin(adapter, now)
+            if now - self._looked_at >= LOOK_AGAIN:
+                await self._look(adapter, generation, now)
+            return generation
+        return generation if still_running(generation.process) else await self._begin(adapter, now)
+
+    async def _begin(self, adapter: Adapter[Any], now: float) -> Generation:
+        """Forgets all that belonged to the former process."""
+        self._generations += 1
+        generation = Generation(self._generations, adapter.start(), after=self._last_success, starts=self._starts())
+        self._generation = generation
+        await self._look(adapter, generation, now)
+        return generation
+
+    async def _look(self, adapter: Adapter[Any], generation: Generation, now: float) -> None:
+        """Finds the server's process and reads its launch settings."""
+        self._looked_at = now
+        generation.process = await anyio.to_thread.run_sync(self._sources.find_process)
+        if isinstance(generation.process, Unknown):
+            generation.launch = generation.process
+        elif isinstance(adapter, ReadsLaunch):
+            generation.launch = launch_of(generation.process, adapter.flags, now)
+
+    async def _catch_up(self, adapter: Adapter[Any]) -> None:
+        if self._follower is None and isinstance(adapter, ReadsLog):
+            follower = self._sources.follower(adapter.log_patterns)
+            if follower is not None:
+                self._follower = await self._stack.enter_async_context(follower)
+        if self._follower is not None:
+            await self._follower.catch_up()
+
+    def _starts(self) -> int:
+        """Starts of a server process in the followed log so far: one more is the sign of a new process."""
+        return self._follower.starts if self._follower is not None else 0
+
+    def _log(self, generation: Generation) -> LogView | Unknown:
+        if self._follower is None:
+            return NO_LOG
+        # A known start of the process settles which lines are its own; without one, what was read before the last success of the former process is not.
+        after = None if generation.started is not None else generation.after
+        return self._follower.view(born=generation.started, after=after)
+
+    def _ask(self, adapter: Adapter[Any], generation: Generation, now: float) -> PollAsk:
+        return PollAsk(
+            fetch=self._sources.get,
+            routes=adapter.routes,
+            generation=generation,
+            now=now,
+            clock=self._clock,
+            interval=self.interval,
+            deadlines=self._deadlines(),
+            log=self._log(generation),
+            launch_file=self._sources.launch_file(adapter.flags) if isinstance(adapter, ReadsLaunch) else NO_LAUNCH_FILE,
+            stated=self.watched.stated,
+            may_wake=self.watched.may_wake,
+            may_scrape=self.watched.may_scrape,
+        )
+
+    def _deadlines(self) -> Mapping[Deadline, float]:
+        """Routes that may block get less than a poll interval, so that they never hold up the next poll's fast ones."""
+        timeout = self.watched.timeout
+        return {Deadline.FAST: timeout, Deadline.MAY_BLOCK: min(timeout, max(0.5, 0.8 * self.interval))}
+
+    def _snapshot(self, adapter: Adapter[Any], observation: Observation, now: float, duration: float) -> Snapshot:
+        state, detail = self._judged_state(observation, now)
+        pools, memory = observation.pools, observation.memory
+        if not state.is_up:
+            pools, memory = (), Memory()
+        elif state in STATE_REASONS:
+            why = Unknown(STATE_REASONS[state], detail or f"the server is {state}")
+            pools, memory = without_live(pools, why), memory_without_live(memory, why)
+        version = None if isinstance(observation.version, Unknown) else observation.version.value
+        return Snapshot(
+            target=self.watched.name,
+            engine=adapter.name,
+            state=state,
+            state_detail=detail,
+            version=observation.version,
+            pools=pools,
+            memory=memory,
+            observed_at=now,
+            duration=duration,
+            offered=adapter.offers(version),
+            drift=observation.drift if state.is_up else (),
+            faults=observation.faults,
+            generation=self._generations,
+        )
+
+    def _judged_state(self, observation: Observation, now: float) -> tuple[State, str]:
+        """The adapter's state, or `stalled`: work in hand and nothing moved for too long."""
+        generation = self._generation
+        if observation.state is State.READY and generation is not None:
+            still = generation.standing_still(observation, now)
+            if still is not None and still >= self.watched.stalled_after:
+                return State.STALLED, f"requests are in hand and nothing has moved for {still:.0f} s; the engine may hang"
+        return observation.state, observation.detail
+
+    def _failed(self, error: Exception, now: float, duration: float) -> Snapshot:
+        """An adapter's bug, or our own, is a fault of this target alone."""
+        if self._generation is not None:
+            self._generation.progress.clear()
+        engine = self._adapter.name if self._adapter else ""
+        detail = f"reading this target failed: {type(error).__name__} at {_place(error)}; please report it"
+        return replace(self._unseen(State.NOT_RECOGNIZED, detail, now, duration), engine=engine, faults=(Fault("adapter", "bug", detail),))
+
+    def _unseen(self, state: State, detail: str, now: float, duration: float) -> Snapshot:
+        """The snapshot of a target whose engine is not known yet."""
+        return Snapshot(self.watched.name, "", state, detail, NOT_OFFERED, (), Memory(), now, duration)
+
+
+@dataclass(slots=True)
+class _Flight:
+    """A poll under way. `snapshot` stays None when it was cancelled."""
+
+    ended: anyio.Event = field(default_factory=anyio.Event)
+    snapshot: Snapshot | None = None
+
+
+def launch_of(process: Process, table: FlagTable, now: float) -> LaunchView | Unknown:
+    """The launch settings of a running process."""
+    arguments = server_argv(process.argv, table)
+    if arguments is None:
+        return Unknown(Reason.NO_SOURCE, f"process {process.pid} listens on the port, but its command line is not that of a known server")
+    environ = process.environ
+    view = settings(arguments, {} if isinstance(environ, Unknown) else environ, table, path=f"pid {process.pid}", live=True, at=now)
+    return replace(view, missing=environ.detail) if isinstance(environ, Unknown) else view
+
+
+def _is_alive(generation: Generation) -> bool:
+    """Whether the operating system says that the generation's process still runs."""
+    process = generation.process
+    return process is not NOT_LOOKED_AT and not isinstance(process, Unknown) and still_running(process)
+
+
+def _place(error: BaseException) -> str:
+    """File and line of an error, without its text: that may repeat a payload."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return f"{PurePath(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "an unknown place"

@@ -1,0 +1,169 @@
+"""The daemon: the web server and one task for each target in one task group, signals, reload, and discovery where no target is named."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+import anyio
+import structlog
+from anyio.abc import TaskGroup, TaskStatus
+
+from inspector import __version__
+from inspector.board import Board
+from inspector.config import Config, ConfigError, Target
+from inspector.journal import Secrets
+from inspector.judge import Assessment
+from inspector.metrics import OwnStatus
+from inspector.model import Snapshot
+from inspector.registry import Registry
+from inspector.server import address_of, serve
+from inspector.watching import Watching
+from inspector.web.app import Services, application
+from inspector.wiring import Job, Wiring, assessor, jobs, secrets_of
+
+DISCOVERY_INTERVAL = 15.0
+"""Seconds between two looks for servers of this machine."""
+
+FORGET_AFTER = 300.0
+"""Seconds that a discovered server stays on the board, as unreachable, after its process has gone."""
+
+Discover = Callable[[], Awaitable[Sequence[Target]]]
+
+
+class Daemon:
+    """`load` gives the configuration, at start and at each reload; it may block and raises ConfigError. None: there is nothing to reload.
+
+    `discover` finds targets while the configuration names none; `listener` is a bound socket, which the daemon closes.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        adapters: Registry,
+        secrets: Secrets,
+        listener: socket.socket,
+        *,
+        load: Callable[[], Config] | None = None,
+        discover: Discover | None = None,
+        discovery_interval: float = DISCOVERY_INTERVAL,
+        forget_after: float = FORGET_AFTER,
+    ) -> None:
+        self._config = config
+        self._wiring = Wiring(adapters.adapters)
+        self._secrets = secrets
+        self._listener = listener
+        self._load = load
+        self._discover = discover
+        self._discovery_interval = discovery_interval
+        self._forget_after = forget_after
+        self._assess = assessor(config)
+        self._own = OwnStatus()
+        self._log = structlog.get_logger()
+        self._reloading = anyio.Lock()
+        self._looked = False
+        self._board = Board(self._judged)
+
+    @property
+    def board(self) -> Board:
+        return self._board
+
+    def _judged(self, snapshot: Snapshot) -> Assessment:
+        """By the configuration of now: a reload changes it."""
+        return self._assess(snapshot)
+
+    async def run(self, *, task_status: TaskStatus[str] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Runs until cancelled, or until SIGINT or SIGTERM. Tells HOST:PORT by `task_status` once it answers."""
+        async with anyio.create_task_group() as tasks:
+            self._watching: Watching[Job] = Watching(tasks, self._board, self._wiring.build, self._own)
+            address = address_of(self._listener)
+            with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
+                await tasks.start(serve, application(self._board, self._services()), self._listener)
+                self._log.info("inspector started", version=__version__, address=f"http://{address}/", targets=len(self._config.targets))
+                await self._begin(tasks)
+                task_status.started(address)
+                async for number in signals:
+                    if number != signal.SIGHUP:
+                        break
+                    await self.reload()
+            self._log.info("inspector stops", signal=signal.Signals(number).name)
+            tasks.cancel_scope.cancel()
+
+    async def reload(self) -> Sequence[str]:
+        """Loads the configuration again. A bad one is refused with all its problems, which are returned, and the old one stays."""
+        if self._load is None:
+            self._log.info("nothing to reload: the targets were given on the command line")
+            return ()
+        async with self._reloading:
+            try:
+                config = await anyio.to_thread.run_sync(self._load)
+                self._secrets.add(*secrets_of(config))
+                wanted = jobs(config, self._wiring.adapters)
+            except ConfigError as error:
+                self._own.reloaded = False
+                for problem in error.problems:
+                    self._log.error("configuration refused, the old one stays", problem=str(problem))
+                return [str(problem) for problem in error.problems]
+            await self._take(config, wanted)
+            return ()
+
+    async def _begin(self, tasks: TaskGroup) -> None:
+        if self._discover is not None and not self._config.targets:
+            tasks.start_soon(self._keep_discovering, self._discover)
+        else:
+            self._looked = True
+            await self._watching.apply(jobs(self._config, self._wiring.adapters))
+
+    async def _take(self, config: Config, wanted: Sequence[Job]) -> None:
+        if config.listen != self._config.listen or config.web != self._config.web:
+            self._log.warning("a change of `listen` or `web` counts from the next start on")
+        self._config = config
+        self._assess = assessor(config)
+        await self._watching.apply(wanted)
+        self._own.reloaded, self._own.reloaded_at = True, time.time()
+        self._log.info("configuration reloaded", targets=len(wanted))
+
+    async def _keep_discovering(self, discover: Discover) -> None:
+        """Watches what runs on this machine. A server that has gone is shown as unreachable for a while before it is forgotten."""
+        seen: dict[str, tuple[Target, float]] = {}
+        while True:
+            now = anyio.current_time()
+            found = await discover()
+            self._tell_discovered(found, seen)
+            seen |= {target.name: (target, now) for target in found}
+            seen = {name: (target, last) for name, (target, last) in seen.items() if now - last < self._forget_after}
+            config = self._config.model_copy(update={"targets": tuple(target for target, _ in seen.values())})
+            await self._watching.apply(jobs(config, self._wiring.adapters))
+            self._looked = True
+            await anyio.sleep(self._discovery_interval)
+
+    def _tell_discovered(self, found: Sequence[Target], seen: Mapping[str, object]) -> None:
+        for target in found:
+            if target.name not in seen:
+                self._log.info("server found", target=target.name, address=target.url)
+        if not found and not self._looked:
+            self._log.warning("no model server found on this machine; looking again", every_seconds=self._discovery_interval)
+
+    def _services(self) -> Services:
+        token = self._config.web.bearer_token
+        return Services(
+            probe=self._watching.probe,
+            missing=self._missing,
+            reload=self.reload if self._config.web.reload else None,
+            token=lambda: token.get_secret_value() if token else None,
+            own=self._own,
+        )
+
+    def _missing(self) -> str:
+        if not self._looked:
+            return "still looking for the servers of this machine"
+        waiting = self._watching.not_polled()
+        return f"{waiting} of {len(self._watching.names)} targets have not been polled yet" if waiting else ""
+
+
+def run(daemon: Daemon) -> int:
+    """Runs a daemon to its end; the exit code."""
+    anyio.run(daemon.run)
+    return 0

@@ -1,0 +1,103 @@
+"""A generation: one life of a server process, as far as we can tell, and all that we remember of it.
+
+Static facts belong to a generation and die with it. Signs of a new process: another pid or create time, another stated start, a counter that fell, a connection
+that was refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from inspector.contract import LaunchView, Observation, Reply
+from inspector.launch import Process
+from inspector.model import Pool, State
+from inspector.reading import Known, Reason, Unknown
+
+BORN_TOLERANCE = 2.0
+"""Seconds by which two readings of one process's start may differ (rounding, clock steps)."""
+
+NOT_LOOKED_AT = Unknown(Reason.NO_SOURCE, "the server's process was not looked at")
+
+
+@dataclass(slots=True)
+class Progress:
+    """The series of one pool that move while its engine works, and since when they have stood still."""
+
+    values: tuple[float, ...]
+    since: float
+
+
+@dataclass(frozen=True, slots=True)
+class BackOff:
+    """How often in a row a route that may block has timed out, and until when (Unix seconds) it is left alone."""
+
+    times: int
+    until: float
+
+
+@dataclass(slots=True)
+class Generation:
+    """Memory of one life of a server process. `after`: log lines read before this moment (Unix seconds) belong to an earlier life."""
+
+    number: int
+    recall: Any
+    process: Process | Unknown = NOT_LOOKED_AT
+    launch: LaunchView | Unknown = NOT_LOOKED_AT
+    after: float | None = None
+    born: float | None = None
+    counters: Mapping[str, float] = field(default_factory=dict)
+    replies: dict[tuple[str, str], Reply] = field(default_factory=dict)
+    progress: dict[str, Progress] = field(default_factory=dict)
+    last_success: float | None = None
+    starts: int = 0
+    """Starts of a server process that the log had shown when this generation began."""
+    refused: bool = False
+    """A connection was refused since the last success: the process is gone, or was."""
+    blocked: dict[str, BackOff] = field(default_factory=dict)
+    """For each query of the routes that may block: a router's models do not wait for one another."""
+
+    @property
+    def started(self) -> float | None:
+        """When the process started (Unix seconds), by the operating system's word or its own."""
+        return self.process.created if not isinstance(self.process, Unknown) else self.born
+
+    def contradicted_by(self, observation: Observation) -> bool:
+        """Whether an observation can only come from another process than the one we remember."""
+        if self.born is not None and observation.born is not None and abs(self.born - observation.born) > BORN_TOLERANCE:
+            return True
+        return any(name in self.counters and value < self.counters[name] for name, value in observation.counters.items())
+
+    def learn(self, observation: Observation, now: float) -> None:
+        """Keeps what the next observation is compared with."""
+        if observation.born is not None:
+            self.born = observation.born
+        self.counters = {**self.counters, **observation.counters}
+        self.last_success = now
+        self.refused = False
+        # A pool that was not seen at work meanwhile, asleep or silent, starts afresh: nobody watched it stand still.
+        self.progress = {pool_id: self._moved(pool_id, values, now) for pool_id, values in observation.progress.items() if observation.state is State.READY}
+
+    def _moved(self, pool_id: str, values: tuple[float, ...], now: float) -> Progress:
+        seen = self.progress.get(pool_id)
+        return Progress(values, now) if seen is None or seen.values != values else seen
+
+    def standing_still(self, observation: Observation, now: float) -> float | None:
+        """Seconds for which a pool that has work in hand did not move; None when none stands still or none can tell. Call after `learn`."""
+        longest: float | None = None
+        for pool in observation.pools:
+            if pool.id not in observation.progress:
+                continue
+            if not has_work(pool):
+                self.progress[pool.id].since = now
+                continue
+            still = now - self.progress[pool.id].since
+            longest = still if longest is None else max(longest, still)
+        return longest
+
+
+def has_work(pool: Pool) -> bool:
+    """Whether requests surely run or wait in this pool."""
+    readings = (pool.slots_busy, pool.requests_running, pool.requests_waiting, pool.requests_in_flight)
+    return any(isinstance(r, Known) and r.value > 0 for r in readings)

@@ -1,0 +1,159 @@
+"""Verdicts: thresholds applied to headroom with bounds. Pure; shared by `check` and the alerts.
+
+On a threshold t: low when even the possible headroom is below t, ok when the guaranteed one is not below, otherwise undecided, which is an unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from inspector.budget import Budget, Shape, budgets
+from inspector.headroom import Headroom, busy_slots, memory_headroom, pool_headroom
+from inspector.layout import Span
+from inspector.model import Pool, Snapshot, State
+from inspector.reading import Known, Unknown
+
+
+class Level(StrEnum):
+    OK = "ok"
+    WARNING = "warning"
+    CRITICAL = "critical"
+    UNKNOWN = "unknown"
+
+    @property
+    def exit_code(self) -> int:
+        """Nagios plug-in convention."""
+        return {"ok": 0, "warning": 1, "critical": 2, "unknown": 3}[self]
+
+
+RANK = (Level.OK, Level.UNKNOWN, Level.WARNING, Level.CRITICAL)
+"""From mildest to worst: a certain warning outranks an unknown."""
+
+
+def worst(levels: Iterator[Level] | list[Level]) -> Level:
+    """The worst of several levels, ok when there is none."""
+    return max(levels, key=RANK.index, default=Level.OK)
+
+
+@dataclass(frozen=True, slots=True)
+class Threshold:
+    """Free share below which a resource is low; None: not judged."""
+
+    warning: float | None = None
+    critical: float | None = None
+
+
+DEFAULT_THRESHOLDS: Mapping[str, Threshold] = {"kv": Threshold(0.15, 0.05), "memory": Threshold(0.15, 0.05)}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One judged thing of a pool ("" for the whole target): its level, and a sentence that says why."""
+
+    pool: str
+    resource: str
+    level: Level
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What snapshots are judged by: thresholds by resource, session shapes by name, and for shapes the numbers of sessions that must still fit."""
+
+    thresholds: Mapping[str, Threshold] = field(default_factory=lambda: DEFAULT_THRESHOLDS)
+    shapes: Mapping[str, Shape] = field(default_factory=dict)
+    sessions: Mapping[str, Threshold] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Assessment:
+    """What follows from one snapshot: headroom of each pool and of memory, each pool's session budgets, and what was found."""
+
+    pools: Mapping[str, tuple[Headroom, ...]]
+    memory: Headroom | None
+    findings: tuple[Finding, ...]
+    sessions: Mapping[str, Mapping[str, Budget]] = field(default_factory=dict)
+
+    @property
+    def level(self) -> Level:
+        return worst([f.level for f in self.findings])
+
+
+STATE_LEVELS: Mapping[State, Level] = {
+    State.LOADING: Level.UNKNOWN,
+    State.SLEEPING: Level.OK,
+    State.STALLED: Level.CRITICAL,
+    State.UNAUTHORIZED: Level.UNKNOWN,
+    State.NOT_RECOGNIZED: Level.UNKNOWN,
+    State.UNREACHABLE: Level.CRITICAL,
+}
+
+
+def assess(snapshot: Snapshot, rules: Rules | None = None) -> Assessment:
+    """Headroom, session budgets and findings of a snapshot. A target that is not ready is judged by its state alone."""
+    rules = rules or Rules()
+    pools = {pool.id: pool_headroom(pool) for pool in snapshot.pools}
+    memory = memory_headroom(snapshot.memory)
+    sessions = {pool.id: budgets(pool, rules.shapes) for pool in snapshot.pools}
+    if snapshot.state is not State.READY:
+        level = STATE_LEVELS[snapshot.state]
+        return Assessment(pools, memory, (Finding("", "state", level, snapshot.state_detail or str(snapshot.state)),), sessions)
+    limits = rules.thresholds
+    findings = [_compare(pool_id, h, limits[h.resource]) for pool_id, all_ in pools.items() for h in all_ if h.resource in limits]
+    findings += [
+        _compare_sessions(pool_id, name, made[name], limit) for pool_id, made in sessions.items() for name, limit in rules.sessions.items() if name in made
+    ]
+    findings += [f for pool in snapshot.pools for f in _events(pool)]
+    if memory is not None and "memory" in limits:
+        findings.append(_compare("", memory, limits["memory"]))
+    return Assessment(pools, memory, tuple(findings), sessions)
+
+
+def compare(headroom: Span[float] | Span[int] | Unknown, threshold: Threshold) -> Level:
+    """The level of a headroom with bounds."""
+    if isinstance(headroom, Unknown):
+        return Level.UNKNOWN
+    if threshold.critical is not None and headroom.possible < threshold.critical:
+        return Level.CRITICAL
+    if threshold.warning is not None and headroom.possible < threshold.warning:
+        return Level.WARNING
+    highest = max((t for t in (threshold.warning, threshold.critical) if t is not None), default=None)
+    return Level.OK if highest is None or headroom.guaranteed >= highest else Level.UNKNOWN
+
+
+def _compare(pool: str, headroom: Headroom, threshold: Threshold) -> Finding:
+    level = compare(headroom.ratio, threshold)
+    return Finding(pool, headroom.resource, level, f"{headroom.resource} headroom {_told(headroom.ratio)}")
+
+
+def _compare_sessions(pool: str, name: str, made: Budget, threshold: Threshold) -> Finding:
+    """A threshold that not even an empty server can meet says nothing about the load: it is told, not judged."""
+    highest = max((t for t in (threshold.warning, threshold.critical) if t is not None), default=None)
+    if highest is not None and isinstance(made.capacity, Span) and made.capacity.possible < highest:
+        detail = f"the threshold {highest:g} for sessions {name} is above the {made.capacity.possible} that an empty server holds; lower it"
+        return Finding(pool, f"sessions {name}", Level.UNKNOWN, detail)
+    if isinstance(made.headroom, Unknown):
+        return Finding(pool, f"sessions {name}", Level.UNKNOWN, f"sessions {name} that still fit: unknown: {made.headroom.detail}")
+    least, most = made.headroom.guaranteed, made.headroom.possible
+    told = f"{least}" if made.headroom.exact else f"between {least} and {most}"
+    return Finding(pool, f"sessions {name}", compare(made.headroom, threshold), f"sessions {name} that still fit: {told}")
+
+
+def _told(ratio: Span[float] | Unknown) -> str:
+    if isinstance(ratio, Unknown):
+        return f"unknown: {ratio.detail}"
+    if ratio.exact:
+        return f"{ratio.guaranteed:.0%}"
+    return f"between {ratio.guaranteed:.0%} and {ratio.possible:.0%}"
+
+
+def _events(pool: Pool) -> Iterator[Finding]:
+    """What is bad whatever the thresholds: a queue while every slot is taken."""
+    busy = busy_slots(pool)
+    if not isinstance(pool.slots, Known) or not isinstance(busy, Known) or busy.value < pool.slots.value:
+        return
+    waiting = pool.requests_waiting
+    if isinstance(waiting, Known) and waiting.value > 0:
+        yield Finding(pool.id, "queue", Level.WARNING, f"all {pool.slots.value} slots are busy and {waiting.value} requests wait")

@@ -1,0 +1,1 @@
+"""The HTTP surface: what the board says, as metrics, JSON and a page."""

@@ -1,0 +1,199 @@
+"""From a configured target to what polls it: client, log, process and launch file, put together."""
+
+from __future__ import annotations
+
+import ssl
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from inspector.asking import Get
+from inspector.board import TargetInfo
+from inspector.budget import Shape
+from inspector.collector import NO_LAUNCH_FILE, TargetCollector, Watched
+from inspector.config import Config, ConfigError, Poll, Problem, Target, target_from_argument
+from inspector.config_target import LaunchArgv, LaunchFile, LaunchPid
+from inspector.contract import Adapter, FlagTable, LaunchView, LogPattern
+from inspector.discovery import Found
+from inspector.fetch import Client, tls_context
+from inspector.follow import FileSource, Follower, JournalSource
+from inspector.generation import NOT_LOOKED_AT
+from inspector.judge import Assessment, Rules, Threshold, assess
+from inspector.launch import Process, process_of, process_on, server_argv, settings
+from inspector.model import Snapshot
+from inspector.reading import Reason, Unknown
+
+NOT_LOOKED_FOR = Unknown(Reason.NO_SOURCE, "the configuration says not to look at the server's process (`launch`)")
+ELSEWHERE = Unknown(Reason.NO_SOURCE, "the server is not on this machine, so its process cannot be looked at; run the inspector beside it, or state `facts`")
+BEHIND_SOCKET = Unknown(Reason.NO_SOURCE, "the process behind a unix socket is not looked for; name it with `launch: {pid: …}`, or state `facts`")
+FILES_NOT_READ = Unknown(Reason.NO_SOURCE, "launch files are not read by this version; give the command line with `launch: {argv: […]}`, or state `facts`")
+NOT_THIS_SERVER = Unknown(Reason.INVALID, "`launch.argv` is not the command line of this engine's server; begin it with the server's command")
+
+Adapters = Mapping[str, Adapter[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """All that makes one target what it is: two equal jobs are watched the same way."""
+
+    target: Target
+    poll: Poll
+
+    @property
+    def name(self) -> str:
+        return self.target.name
+
+
+def jobs(config: Config, adapters: Adapters) -> list[Job]:
+    """A job for each target. Raises ConfigError for an engine that no installed adapter knows."""
+    problems = [_no_adapter(target, adapters) for target in config.targets if target.engine is not None and target.engine not in adapters]
+    if problems:
+        raise ConfigError(problems)
+    return [Job(target, config.poll) for target in config.targets]
+
+
+def assessor(config: Config) -> Callable[[Snapshot], Assessment]:
+    """What follows from a snapshot by this configuration's thresholds and session shapes."""
+    limits = _thresholds(config)
+    shapes = {name: Shape(shape.prompt, shape.output) for name, shape in config.sessions.items()}
+    sessions = {name: Threshold(t.warning, t.critical) for name, t in config.thresholds.sessions.items()}
+    asked = {target.name: config.sessions_of(target) for target in config.targets}
+
+    def judged(snapshot: Snapshot) -> Assessment:
+        named = asked.get(snapshot.target, shapes)
+        return assess(snapshot, Rules(limits, {name: shapes[name] for name in named}, sessions))
+
+    return judged
+
+
+def _thresholds(config: Config) -> Mapping[str, Threshold]:
+    """Thresholds by resource, as `judge` takes them."""
+    configured = {"kv": config.thresholds.kv, "memory": config.thresholds.memory, "slots": config.thresholds.slots, "context": config.thresholds.context}
+    given = {name: Threshold(t.warning, t.critical) for name, t in configured.items()}
+    return {name: t for name, t in given.items() if t != Threshold()}
+
+
+def secrets_of(config: Config) -> Iterator[str]:
+    """Every secret that a configuration holds, for the journal to mask."""
+    if config.web.bearer_token is not None:
+        yield config.web.bearer_token.get_secret_value()
+    for target in config.targets:
+        if target.endpoint.api_key is not None:
+            yield target.endpoint.api_key.get_secret_value()
+        yield from (value.get_secret_value() for value in target.endpoint.headers.values())
+
+
+class Wiring:
+    """Makes what polls a target. `wrap` is put around each client's `get`, to listen in."""
+
+    def __init__(self, adapters: Adapters, wrap: Callable[[Get], Get] = lambda get: get) -> None:
+        self.adapters = adapters
+        self._wrap = wrap
+
+    @cached_property
+    def _ssl_context(self) -> ssl.SSLContext:
+        """Trust in the system's authorities: large, so there is one for all, and only once an https target asks for it."""
+        return tls_context()
+
+    def build(self, job: Job) -> TargetWatcher:
+        shared = self._ssl_context if job.target.address.scheme == "https" else None
+        client = Client(job.target.endpoint, ssl_context=shared)
+        return TargetWatcher(job, client, TargetSources(job.target, self._wrap(client.get)), self.adapters)
+
+
+class TargetSources:
+    """Where one target's facts come from: `inspector.collector.Sources`. `log` and `process` are what was opened and found last."""
+
+    def __init__(self, target: Target, get: Get, clock: Callable[[], float] = time.time) -> None:
+        self.get = get
+        self.log: Follower | None = None
+        self.process: Process | Unknown = NOT_LOOKED_AT
+        self._target = target
+        self._clock = clock
+
+    def follower(self, patterns: tuple[LogPattern, ...]) -> Follower | None:
+        logs = self._target.logs
+        if logs is not None:
+            self.log = Follower(JournalSource(logs.name) if logs.kind == "journal" else FileSource(Path(logs.name)), patterns)
+        return self.log
+
+    def find_process(self) -> Process | Unknown:
+        self.process = self._find_process()
+        return self.process
+
+    def launch_file(self, table: FlagTable) -> LaunchView | Unknown:
+        launch = self._target.launch
+        if isinstance(launch, LaunchFile):
+            return FILES_NOT_READ
+        if not isinstance(launch, LaunchArgv):
+            return NO_LAUNCH_FILE
+        arguments = server_argv(launch.argv, table)
+        if arguments is None:
+            return NOT_THIS_SERVER
+        return settings(arguments, launch.env, table, path="launch.argv", live=False, at=self._clock())
+
+    def _find_process(self) -> Process | Unknown:
+        launch, address = self._target.launch, self._target.address
+        if isinstance(launch, LaunchPid):
+            return process_of(launch.pid)
+        if launch != "auto":
+            return NOT_LOOKED_FOR
+        if not address.is_local:
+            return ELSEWHERE
+        return BEHIND_SOCKET if address.socket is not None else process_on((address.host, address.port))
+
+
+class TargetWatcher:
+    """A target's collector with all that it holds open: `inspector.watching.Watcher`."""
+
+    def __init__(self, job: Job, client: Client, sources: TargetSources, adapters: Adapters) -> None:
+        self.sources = sources
+        self._job = job
+        self._client = client
+        self._collector = TargetCollector(watched(job, adapters), sources, adapters)
+
+    @property
+    def info(self) -> TargetInfo:
+        target = self._job.target
+        stale_after = self._job.poll.stale_after * self._collector.interval
+        return TargetInfo(target.name, target.engine or "", target.address.label, stale_after, target.labels)
+
+    async def run(self, publish: Callable[[Snapshot], None], *, delay: float = 0.0) -> None:
+        await self._collector.run(publish, delay=delay)
+
+    async def poll(self) -> Snapshot:
+        return await self._collector.poll()
+
+    async def aclose(self) -> None:
+        try:
+            await self._collector.aclose()
+        finally:
+            await self._client.aclose()
+
+
+def watched(job: Job, adapters: Adapters) -> Watched:
+    """What the collector has to know of a target."""
+    target, poll = job.target, job.poll
+    return Watched(
+        name=target.name,
+        adapter=adapters[target.engine] if target.engine is not None else None,
+        interval=target.interval or poll.interval,
+        timeout=poll.timeout,
+        may_wake=target.may_wake,
+        may_scrape=target.metrics == "auto",
+        stated=target.stated(time.time()),
+    )
+
+
+def found_target(found: Found) -> Target:
+    """The target for a server that was found on this machine."""
+    target = target_from_argument(f"{found.engine}={found.url}")
+    return target.model_copy(update={"name": f"{found.engine}-{target.address.port}"})
+
+
+def _no_adapter(target: Target, adapters: Adapters) -> Problem:
+    remedy = f"installed: {', '.join(adapters) or 'none'}; see: inspector adapters"
+    return Problem("configuration", None, f"target {target.name}: engine", f"no adapter for {target.engine} is installed", remedy)
