@@ -20,7 +20,7 @@ from inspector.metrics import OwnStatus
 from inspector.model import Snapshot
 from inspector.registry import Registry
 from inspector.server import address_of, serve
-from inspector.watching import Watching
+from inspector.watching import Watching, place_of
 from inspector.web.app import Services, application
 from inspector.wiring import Job, Wiring, assessor, jobs, secrets_of
 
@@ -106,6 +106,10 @@ class Daemon:
                 for problem in error.problems:
                     self._log.error("configuration refused, the old one stays", problem=str(problem))
                 return [str(problem) for problem in error.problems]
+            except Exception as error:
+                self._own.reloaded = False
+                self._log.error("configuration not loaded, the old one stays", error=type(error).__name__, place=place_of(error))
+                return [f"loading failed: {type(error).__name__}"]
             await self._take(config, wanted)
             return ()
 
@@ -130,7 +134,7 @@ class Daemon:
         seen: dict[str, tuple[Target, float]] = {}
         while True:
             now = anyio.current_time()
-            found = await discover()
+            found = await self._found(discover)
             self._tell_discovered(found, seen)
             seen |= {target.name: (target, now) for target in found}
             seen = {name: (target, last) for name, (target, last) in seen.items() if now - last < self._forget_after}
@@ -138,6 +142,13 @@ class Daemon:
             await self._watching.apply(jobs(config, self._wiring.adapters))
             self._looked = True
             await anyio.sleep(self._discovery_interval)
+
+    async def _found(self, discover: Discover) -> Sequence[Target]:
+        try:
+            return await discover()
+        except Exception as error:
+            self._log.error("looking for servers failed", error=type(error).__name__, place=place_of(error))
+            return ()
 
     def _tell_discovered(self, found: Sequence[Target], seen: Mapping[str, object]) -> None:
         for target in found:
@@ -161,9 +172,3 @@ class Daemon:
             return "still looking for the servers of this machine"
         waiting = self._watching.not_polled()
         return f"{waiting} of {len(self._watching.names)} targets have not been polled yet" if waiting else ""
-
-
-def run(daemon: Daemon) -> int:
-    """Runs a daemon to its end; the exit code."""
-    anyio.run(daemon.run)
-    return 0

@@ -18,7 +18,7 @@ from inspector.reading import Unknown
 CHUNK = 64 * 1024
 """Bytes read in one step."""
 
-UNIT_NAME = re.compile(r"[A-Za-z0-9:_.@\-]+")
+UNIT_NAME = re.compile(r"[A-Za-z0-9:_.@\\-]+")
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,7 +143,7 @@ class Watching(Generic[J]):
     def _note_bug(self, watch: _Watch[J], error: Exception) -> None:
         self._own.task_failures += 1
         # Without the error's own text: it may repeat what the server said.
-        self._log.error("target task failed", target=watch.job.name, error=type(error).__name__, place=_place(error))
+        self._log.error("target task failed", target=watch.job.name, error=type(error).__name__, place=place_of(error))
 
     def _publish(self, watch: _Watch[J], snapshot: Snapshot) -> None:
         """Puts a snapshot on the board once, however many waited for its poll."""
@@ -156,7 +156,7 @@ class Watching(Generic[J]):
         self._changes.note(snapshot)
 
 
-def _place(error: BaseException) -> str:
-    """The innermost frames of an error: file and line."""
+def place_of(error: BaseException) -> str:
+    """The innermost frames of an error: file and line, without its text, which may repeat what a server said."""
     frames = traceback.extract_tb(error.__traceback__)[-3:]
     return " < ".join(f"{PurePath(frame.filename).name}:{frame.lineno}" for frame in reversed(frames))

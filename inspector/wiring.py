@@ -158,7 +158,9 @@ class TargetWatcher:
     @property
     def info(self) -> TargetInfo:
         target = self._job.target
-        stale_after = self._job.poll.stale_after * self._collector.interval
+        interval = self._collector.interval
+        # A poll is as old as its beginning: with a short interval, two that ran into their deadlines must still fit.
+        stale_after = max(self._job.poll.stale_after * interval, interval + 2 * self._job.poll.timeout)
         return TargetInfo(target.name, target.engine or "", target.address.label, stale_after, target.labels)
 
     async def run(self, publish: Callable[[Snapshot], None], *, delay: float = 0.0) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspector.budget import Budget
 from inspector.layout import Layout, MemoryBound, Paged, Shared, Span, Split
 from inspector.reading import Known, Reading, Unknown
 
@@ -54,6 +55,15 @@ def span(limits: Span[float] | Span[int] | Unknown, as_share: bool = False) -> s
         return f"unknown ({limits.reason})"
     low, high = (share(v) if as_share else f"{v:,.0f}" for v in (limits.guaranteed, limits.possible))
     return low if limits.exact else f"{low} to {high}"
+
+
+def sessions(name: str, budget: Budget) -> str:
+    """The budget of one session shape in one line."""
+    now = f"sessions {name}: {span(budget.headroom)} more fit now"
+    if isinstance(budget.headroom, Unknown):
+        now += f", {budget.headroom.detail}"
+    limit = f", limited by {budget.limited_by}" if budget.limited_by else ""
+    return f"{now}; an empty server holds {span(budget.capacity)}{limit}"
 
 
 def age(seconds: float) -> str:

@@ -8,12 +8,14 @@ import sys
 import threading
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 
 import httpx
 import psutil
 import pytest
 import rich  # noqa: F401 - before `serve` keeps it out of its process, which is ours here
 
+from engines.builds import missing
 from inspector.cli import main
 from recorded_server import BUSY, DISABLED, recorded_server
 
@@ -364,7 +366,8 @@ def test_an_idle_daemon_holds_at_most_60_mb(busy):
 @pytest.mark.engine
 @pytest.mark.parametrize("ending", ["seconds", "interrupt"])
 def test_the_demo_shows_a_real_server_under_load_and_leaves_nothing(ending):
-    pytest.importorskip("xllamacpp")
+    if find_spec("xllamacpp") is None:
+        missing("xllamacpp is not installed")
     words = ["demo", "--listen", f"127.0.0.1:{free_port()}"] + (["--seconds", "8"] if ending == "seconds" else [])
     said = []
     with process_of(*words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:

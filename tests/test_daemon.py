@@ -249,3 +249,17 @@ async def test_no_key_leaves_in_an_event_a_page_or_a_metric(tmp_path, events):
             pages = [(await client.get(path)).text for path in ("/", "/metrics", "/api/v1/targets", "/probe?target=chat", "/sd")]
     assert any(authorization == f"Bearer {KEY}" for _, _, authorization in server.asked), "the key was in use"
     assert KEY not in "".join(pages) + repr(events)
+
+
+async def test_a_bug_while_loading_or_looking_ends_nothing(events):
+    def load():
+        raise RuntimeError(KEY)
+
+    async def discover():
+        raise RuntimeError(KEY)
+
+    async with running(config(), load=load, discover=discover) as (daemon, client):
+        await ready(client)
+        assert len(await daemon.reload()) == 1
+        assert "inspector_config_last_reload_successful 0.0" in (await client.get("/metrics")).text
+    assert KEY not in repr(events)

@@ -75,6 +75,8 @@ class Terminal:
         if name_it:
             self.console.print(Text(f"  pool {pool.id}", "bold"))
         self._gauges(pool.gauges)
+        for line in pool.sessions:
+            self.console.print(Text(f"  {line}"))
         rest = pool.others if every_field else [row for row in pool.others if not row.known]
         self.rows([*pool.headlines, *rest])
         if every_field:

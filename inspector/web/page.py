@@ -12,7 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from inspector import __version__, wording
 from inspector.board import Entry
 from inspector.headroom import Headroom
-from inspector.judge import Finding, Level, worst
+from inspector.judge import Assessment, Finding, Level, worst
 from inspector.layout import Span
 from inspector.model import MEMORY_FIELDS, POOL_FIELDS, SLOT_FIELDS, Memory, Pool, Slot, Snapshot, State
 from inspector.reading import NOT_OFFERED, Known, Reading
@@ -60,6 +60,7 @@ class PoolView:
     id: str
     model: str
     gauges: Sequence[Gauge]
+    sessions: Sequence[str]
     headlines: Sequence[Row]
     others: Sequence[Row]
     not_offered: Sequence[str]
@@ -116,7 +117,7 @@ def view(entry: Entry, now: float) -> TargetView:
         level=assessment.level,
         seen=wording.age(now - snapshot.observed_at),
         findings=[f for f in assessment.findings if f.level is not Level.OK and not (f.resource == "state" and f.detail == snapshot.state_detail)],
-        pools=[_pool(pool, assessment.pools.get(pool.id, ()), now) for pool in snapshot.pools] if snapshot.state.is_up else [],
+        pools=[_pool(pool, assessment, now) for pool in snapshot.pools] if snapshot.state.is_up else [],
         memory=list(_memory(snapshot.memory, now)),
         memory_gauge=_gauge(assessment.memory) if assessment.memory else None,
         notes=list(_notes(snapshot)),
@@ -135,12 +136,13 @@ def _not_polled(entry: Entry) -> TargetView:
     return TargetView(info.name, info.address, info.engine, "", "not polled yet", "", Level.UNKNOWN, "never", (), (), (), None, ())
 
 
-def _pool(pool: Pool, headroom: Sequence[Headroom], now: float) -> PoolView:
+def _pool(pool: Pool, assessment: Assessment, now: float) -> PoolView:
     rows = {name: row(name, POOL_FIELDS[name].help, pool.reading(name), now) for name in POOL_FIELDS if pool.reading(name) != NOT_OFFERED}
     return PoolView(
         id=pool.id,
         model=wording.told("model", pool.model) if pool.model != NOT_OFFERED else "",
-        gauges=[_gauge(h) for h in headroom],
+        gauges=[_gauge(h) for h in assessment.pools.get(pool.id, ())],
+        sessions=[wording.sessions(name, budget) for name, budget in assessment.sessions.get(pool.id, {}).items()],
         headlines=[rows[name] for name in HEADLINES if name in rows],
         others=[r for name, r in rows.items() if name not in HEADLINES],
         not_offered=[name for name in POOL_FIELDS if name not in rows],
