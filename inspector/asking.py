@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 from urllib.parse import urlencode
 
-from inspector.contract import GENERATION, POLL, Deadline, LaunchView, LogView, Reply, Route
-from inspector.generation import BackOff, Generation
+from inspector.contract import GENERATION, POLL, Deadline, LaunchView, LogView, ProcessView, Reply, Route
+from inspector.generation import NOT_LOOKED_AT, BackOff, Generation
 from inspector.reading import Known, Reason, Unknown
 
 LONGEST_BACK_OFF = 4
@@ -36,6 +36,7 @@ class PollAsk:
     deadlines: Mapping[Deadline, float]
     log: LogView | Unknown
     launch_file: LaunchView | Unknown
+    process: ProcessView | Unknown = NOT_LOOKED_AT
     stated: Mapping[str, Known[Any]] = field(default_factory=dict)
     may_wake: bool = False
     may_scrape: bool = True

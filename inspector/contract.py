@@ -137,6 +137,10 @@ class FlagKind(StrEnum):
     SWITCH = "switch"
     GIVEN = "given"
     """Only whether it was given may be known: a path, a key, a name."""
+    NAME = "name"
+    """A model's path or repository id, of which the last part may be known."""
+    DECIMAL_SIZE = "decimal_size"
+    """Bytes, with M, G, MB or GB in either case for powers of 1000, as mlx-lm reads them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,12 +159,14 @@ class Flag:
 @dataclass(frozen=True, slots=True)
 class FlagTable:
     """An engine's launch settings. `commands` are base names by which its server is recognized in an argv (a program or `python -m` module);
-    `unique_prefixes`: the engine's parser accepts shortened long flags; `dashes`: it reads `_` in flag names as `-`."""
+    `unique_prefixes`: the engine's parser accepts shortened long flags; `dashes`: it reads `_` in flag names as `-`; `weights`: names of the flags whose
+    values are a model's files or folder, which the core measures and never shows."""
 
     commands: frozenset[str]
     flags: tuple[Flag, ...]
     unique_prefixes: bool = False
     dashes: bool = False
+    weights: tuple[str, ...] = ("model",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +193,19 @@ class LaunchView:
         return Origin(Kind.LAUNCH, self.path, self.at)
 
 
+# --- The server's process --------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessView:
+    """What the operating system says of the server's process in this poll, before anything was asked. `connections`: established ones to its listening port,
+    ours not counted. `package_version`: of the engine's Python package where the process's interpreter finds it."""
+
+    pid: int
+    connections: Reading[int]
+    package_version: Reading[str]
+
+
 # --- Asking and observing -----------------------------------------------------------------------------------------------------------
 
 
@@ -208,6 +227,10 @@ class Ask(Protocol):
     @property
     def launch_file(self) -> LaunchView | Unknown:
         """Settings of the launch file that the operator named. It may differ from what runs."""
+
+    @property
+    def process(self) -> ProcessView | Unknown:
+        """The server's process, where it is on this machine; looked at for adapters that are `LooksAtProcess` only."""
 
     @property
     def stated(self) -> Mapping[str, Known[Any]]:
@@ -281,6 +304,14 @@ class Recognizes(Protocol):
 class ReadsLaunch(Protocol):
     @property
     def flags(self) -> FlagTable: ...
+
+
+@runtime_checkable
+class LooksAtProcess(Protocol):
+    """Wants a `ProcessView`. `package` is the name of the engine's Python distribution, such as "mlx-lm"."""
+
+    @property
+    def package(self) -> str: ...
 
 
 @runtime_checkable

@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 from inspector.command import server_argv
@@ -16,7 +17,7 @@ from inspector.contract import Flag, FlagKind, FlagTable, LaunchView
 from inspector.process import Process, process_of, process_on, still_running
 from inspector.reading import LARGEST_COUNT, Kind, Known, Origin, Reading, Reason, Unknown
 
-__all__ = ["Process", "process_of", "process_on", "server_argv", "settings", "still_running"]
+__all__ = ["Process", "process_of", "process_on", "server_argv", "settings", "still_running", "values_of"]
 
 VARIABLE = re.compile(r"\$(?:\{|[A-Za-z_])")
 WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
@@ -24,6 +25,11 @@ SIZE = re.compile(r"(?P<number>[0-9]{1,19}(?:\.[0-9]{1,9})?)(?P<unit>[A-Za-z]{1,
 DECIMAL_UNITS: Mapping[str, int] = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "MB": 10**6, "GB": 10**9}
 BINARY_UNITS: Mapping[str, int] = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 """As vLLM reads sizes: small letters are decimal and may have a fraction, large ones are binary."""
+
+DECIMAL_SIZE = re.compile(r"(?P<number>[0-9]{1,19}(?:\.[0-9]{1,9})?) ?(?P<unit>(?:[MmGg][Bb]?)?)")
+DECIMAL_SIZE_UNITS: Mapping[str, int] = {"": 1, "M": 10**6, "MB": 10**6, "G": 10**9, "GB": 10**9}
+
+LONGEST_NAME = 200
 
 SWITCH_WORDS: Mapping[str, bool] = {
     "1": True, "true": True, "on": True, "enabled": True,
@@ -68,6 +74,15 @@ def settings(argv: Sequence[str], environ: Mapping[str, str], table: FlagTable, 
     # A live argv has no variables left; in a file, one that stands alone may hold any flag.
     missing = "an argument is a variable that is not resolved" if unresolved and not live else ""
     return LaunchView(path, live, found, at, missing)
+
+
+def values_of(argv: Sequence[str], environ: Mapping[str, str], table: FlagTable, names: Sequence[str]) -> tuple[str, ...]:
+    """What the named flags were given, as it stands there: paths, which must stay inside the core. The last occurrence counts, argv wins."""
+    found = {flag.name: environ[name] for flag in table.flags if flag.name in names for name in flag.env if name in environ}
+    for item in _occurrences(argv, table):
+        if isinstance(item, Given) and item.spelling.flag.name in names and item.value is not None:
+            found[item.spelling.flag.name] = item.value
+    return tuple(found[name] for name in names if name in found)
 
 
 def _occurrences(argv: Sequence[str], table: FlagTable) -> Iterator[Given | str]:
@@ -151,13 +166,32 @@ def _value(flag: Flag, text: str, origin: Origin) -> Reading[Any]:
         case FlagKind.SWITCH:
             on = SWITCH_WORDS.get(text)
             return _refused(flag, "is neither on nor off") if on is None else Known(on, origin)
+        case FlagKind.NAME:
+            return _last_part(flag, text, origin)
         case FlagKind.NUMBER:
             number = _number(text)
+        case FlagKind.DECIMAL_SIZE:
+            number = _decimal_size(text)
         case FlagKind.SIZE:
             number = _whole(text) if WHOLE.fullmatch(text) else _size(text)
         case _:
             number = _whole(text)
     return _refused(flag, "is not a number that can be read") if number is None else Known(number, origin)
+
+
+def _last_part(flag: Flag, name: str, origin: Origin) -> Reading[str]:
+    """The last part of a path or of a repository id."""
+    last = name.rstrip("/").rpartition("/")[2]
+    usable = last not in ("", ".", "..", "~") and len(last) <= LONGEST_NAME and last.isprintable()
+    return Known(last, origin) if usable else _refused(flag, "is not a name that can be shown")
+
+
+def _decimal_size(text: str) -> int | None:
+    found = DECIMAL_SIZE.fullmatch(text)
+    if found is None:
+        return None
+    size = int(Decimal(found["number"]) * DECIMAL_SIZE_UNITS[found["unit"].upper()])
+    return size if size <= LARGEST_COUNT else None
 
 
 def _whole(text: str) -> int | None:

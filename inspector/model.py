@@ -51,6 +51,7 @@ POOL_FIELDS: Mapping[str, FieldInfo] = {
     "kv_capacity_tokens": FieldInfo(False, "Usable KV cache tokens (vLLM: without its null block)"),
     "kv_used_tokens": FieldInfo(True, "KV cache tokens held by running requests"),
     "kv_reclaimable_tokens": FieldInfo(True, "KV cache tokens kept for reuse, given up on demand"),
+    "kv_reclaimable_bytes": FieldInfo(True, "KV cache bytes kept for reuse, where the engine tells bytes and no tokens"),
     "kv_usage_ratio": FieldInfo(True, "Share of the KV cache held by running requests, 0 to 1"),
     "kv_bytes_per_token": FieldInfo(False, "KV cache bytes for each token, where it is one number"),
     "kv_capacity_bytes": FieldInfo(False, "Bytes of the KV cache"),
@@ -107,6 +108,7 @@ class Pool:
     kv_capacity_tokens: Reading[int] = NOT_OFFERED
     kv_used_tokens: Reading[int] = NOT_OFFERED
     kv_reclaimable_tokens: Reading[int] = NOT_OFFERED
+    kv_reclaimable_bytes: Reading[int] = NOT_OFFERED
     kv_usage_ratio: Reading[float] = NOT_OFFERED
     kv_bytes_per_token: Reading[float] = NOT_OFFERED
     kv_capacity_bytes: Reading[int] = NOT_OFFERED

@@ -33,6 +33,8 @@ class Kind(StrEnum):
     LOG = "log"
     LAUNCH = "launch"
     OPERATOR = "operator"
+    SYSTEM = "system"
+    """This machine's operating system: memory, sockets, installed files."""
     DERIVED = "derived"
 
 

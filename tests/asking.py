@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from inspector.contract import LaunchView, LogLine, LogPattern, LogView, Reply, Route
+from inspector.contract import LaunchView, LogLine, LogPattern, LogView, ProcessView, Reply, Route
 from inspector.reading import Kind, Known, Origin, Reason, Unknown
 
 NOON = 1_800_000_000.0
@@ -30,6 +30,7 @@ class FakeAsk:
     log: LogView | Unknown = NO_LOG
     launch: LaunchView | Unknown = NO_LAUNCH
     launch_file: LaunchView | Unknown = NO_LAUNCH
+    process: ProcessView | Unknown = NO_LAUNCH
     stated: Mapping[str, Known[Any]] = field(default_factory=dict)
     may_wake: bool = False
     may_scrape: bool = True

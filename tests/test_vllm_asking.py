@@ -299,7 +299,8 @@ async def test_the_server_s_models_are_asked_for_once_a_minute() -> None:
 
 
 async def test_the_base_model_is_shown_not_an_adapter_of_it() -> None:
-    models = b'{"data":[{"id":"sql","parent":"base","max_model_len":null,"owned_by":"vllm"},{"id":"/srv/x/base","parent":null,"max_model_len":4096,"owned_by":"vllm"}]}'
+    adapter = b'{"id":"sql","parent":"base","max_model_len":null,"owned_by":"vllm"}'
+    models = b'{"data":[%s,{"id":"/srv/x/base","parent":null,"max_model_len":4096,"owned_by":"vllm"}]}' % adapter
     pool = (await observed(serving(models=(200, models)))).pools[0]
     assert isinstance(pool.model, Known)
     assert pool.model.value == "base"

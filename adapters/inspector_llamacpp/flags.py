@@ -23,7 +23,7 @@ PER_SLOT = Flag("kv_unified_per_slot", FlagKind.INTEGER, ("--kv-unified-per-slot
 SLEEP = Flag("sleep_idle_seconds", FlagKind.INTEGER, ("--sleep-idle-seconds",), env=("LLAMA_ARG_SLEEP_IDLE_SECONDS",))
 
 FLAGS = FlagTable(
-    commands=frozenset({"llama-server", "llama-server.exe", "llama-server-vulkan", "llama-server-cuda", "llama"}),
+    commands=frozenset({"llama-server", "llama-server.exe", "llama-server-vulkan", "llama-server-cuda", "llama serve", "llama server"}),
     flags=(
         CONTEXT,
         PARALLEL,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode
 
-from inspector.contract import LaunchView, LogView, Reply, Route
+from inspector.contract import LaunchView, LogView, ProcessView, Reply, Route
 from inspector.reading import Known, Reason, Unknown
 
 NOW = 1_800_000_000.0
@@ -52,6 +52,7 @@ class ScriptedAsk:
     log: LogView | Unknown = NO_LOG
     launch: LaunchView | Unknown = NO_LAUNCH
     launch_file: LaunchView | Unknown = NO_LAUNCH
+    process: ProcessView | Unknown = NO_LAUNCH
     stated: Mapping[str, Known[Any]] = field(default_factory=dict)
     may_wake: bool = False
     may_scrape: bool = True

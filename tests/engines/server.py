@@ -85,7 +85,7 @@ class Server:
         def ready() -> bool:
             self._fail_if_dead()
             try:
-                return httpx.get(f"{self.url}/health", timeout=2.0, trust_env=False).status_code == 200
+                return httpx.get(f"{self.url}/health", timeout=2.0, trust_env=False, verify=False).status_code == 200
             except httpx.TransportError:
                 return False
 
