@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: demo test check fix clean
+.PHONY: demo test test-vllm mutants check fix clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed: make PYTHON=python3.12 …") if sys.version_info < (3, 11) else None'
@@ -18,6 +18,13 @@ demo: $(VENV)/.installed  ## A real llama.cpp server with a tiny model, some loa
 
 test: $(VENV)/.installed  ## All tests, real llama.cpp servers among them
 	@$(BIN)/python -m pytest $(ARGS)
+
+test-vllm: $(VENV)/.installed  ## Tests against a real vLLM on the CPU, in an environment of its own
+	@sh tests/engines/install_vllm.sh .venv-vllm
+	@INSPECTOR_REQUIRE_VLLM=1 VLLM_PYTHON=.venv-vllm/bin/python $(BIN)/python -m pytest tests/vllm_real $(ARGS)
+
+mutants: $(VENV)/.installed  ## Break each promise in a copy; the tests must notice
+	@$(BIN)/python tests/mutants/run.py $(ARGS)
 
 check: $(VENV)/.installed  ## Style, types and import rules
 	@$(BIN)/ruff check .

@@ -173,12 +173,11 @@ def _transport(address: Address, endpoint: Endpoint, shared: ssl.SSLContext | No
 
 def _target(route: Route, query: Mapping[str, str]) -> str:
     """Path and query of a request: what the route requires, and what it allows."""
-    required = dict(route.required)
     if not route.path.startswith("/") or "?" in route.path:
         raise ValueError(f"route {route.path!r} is not a plain path")
-    if refused := query.keys() - (route.allowed - required.keys()):
+    if refused := query.keys() - (route.allowed - {name for name, _ in route.required}):
         raise ValueError(f"route {route.path} does not allow {', '.join(sorted(refused))} in its query")
-    pairs = required | dict(query)
+    pairs = [*route.required, *query.items()]  # A required name may stand several times, as `name[]` does.
     return route.path + ("?" + urlencode(pairs, quote_via=quote, safe="", errors="replace") if pairs else "")
 
 

@@ -166,6 +166,14 @@ async def test_query_values_are_encoded(model, encoded):
     assert server.requests[0].startswith(f"GET /slots?autoload=false&model={encoded} HTTP/1.1\r\n")
 
 
+async def test_a_required_name_may_stand_several_times():
+    """vLLM's small page names each series that it wants: `name[]` again and again."""
+    route = Route("/metrics/", required=(("name[]", "a:b"), ("name[]", "c"), ("name[]", "a:b")))
+    async with serving(answering(reply())) as server, asking(server.url) as client:
+        await client.get(route, {}, deadline=AMPLE)
+    assert server.requests[0].startswith("GET /metrics/?name%5B%5D=a%3Ab&name%5B%5D=c&name%5B%5D=a%3Ab HTTP/1.1\r\n")
+
+
 @pytest.mark.parametrize(
     ("route", "query"),
     [
@@ -438,6 +446,19 @@ SLOW = [silent, byte_by_byte_headers, byte_by_byte_body, continuing]
 @pytest.mark.parametrize("handler", SLOW)
 async def test_one_deadline_holds_for_the_whole_exchange(handler):
     assert reason(await once(handler, deadline=SOON)) is Reason.TIMEOUT
+
+
+async def test_a_body_that_would_come_too_late_is_not_waited_for():
+    """Nor is it a good answer: it would be one within two seconds."""
+
+    async def late(connection: Connection) -> None:
+        await connection.request()
+        await connection.send(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n")
+        for _ in range(100):
+            await connection.send(b"x")
+            await anyio.sleep(0.02)
+
+    assert reason(await once(late, deadline=SOON)) is Reason.TIMEOUT
 
 
 @pytest.mark.parametrize("handler", SLOW)

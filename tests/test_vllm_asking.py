@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from asking import REFUSED, TIMED_OUT, FakeAsk
+from asking import NOON, REFUSED, TIMED_OUT, FakeAsk
+from fakes import FakeClock, FakeSources
+from inspector.collector import TargetCollector, Watched
 from inspector.contract import Reply
 from inspector.discovery import RECOGNITION_ROUTES
 from inspector.model import State
@@ -254,6 +256,26 @@ async def test_the_process_and_its_counters_are_named_for_each_engine() -> None:
     assert observation.born == 1796050922.19
     assert observation.counters["vllm:generation_tokens_total/0"] == 8751
     assert observation.counters["vllm:generation_tokens_total/1"] == 8646
+
+
+async def states(*seconds: float, page: bytes | None = None, stalled_after: float = 60.0) -> list[State]:
+    """What the core makes of the hung server's replies (or of another page), polled at these moments."""
+    ask, clock = ask_of(CASES / "0.32.0-hung"), FakeClock()
+    bodies = {path: reply[1] for path, reply in ask.replies.items()}  # type: ignore[index]
+    bodies["/metrics"] = page or bodies["/metrics"]
+    sources = FakeSources(clock, lambda route: bodies["/metrics" if route.path == "/metrics/" else route.path])
+    collector = TargetCollector(Watched("chat", ADAPTER, stalled_after=stalled_after), sources, {"vllm": ADAPTER}, clock=clock)
+    seen = []
+    for second in seconds:
+        clock.now = NOON + second
+        seen.append((await collector.poll()).state)
+    return seen
+
+
+async def test_the_core_takes_a_hung_engine_for_stalled_and_an_idle_one_not() -> None:
+    assert await states(0, 59, 60) == [State.READY, State.READY, State.STALLED]
+    idle: bytes = ask_of(CASES / "0.32.0-before-load").replies["/metrics"][1]  # type: ignore[index]
+    assert await states(0, 59, 600, page=idle) == [State.READY] * 3
 
 
 # --- Recognition --------------------------------------------------------------------------------------------------------------------

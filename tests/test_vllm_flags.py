@@ -8,7 +8,7 @@ import pytest
 
 from asking import launch_view
 from inspector.launch import server_argv, settings
-from inspector.reading import Known, Unknown
+from inspector.reading import Known, Reason, Unknown
 from inspector_vllm import ADAPTER
 from inspector_vllm.flags import LENGTH, SEQUENCES, setting
 from test_vllm_cases import CASES, ask_of, observed
@@ -42,7 +42,6 @@ def test_commands(argv: list[str], arguments: list[str] | None) -> None:
         (["--max-num-seqs=64"], {"max_num_seqs": 64}),
         (["--max_num_seqs", "64"], {"max_num_seqs": 64}),
         (["--max-num-se", "64"], {"max_num_seqs": 64}),
-        (["--max-num", "64"], {}),
         (["--max-model-len", "8k"], {"max_model_len": 8000}),
         (["--max-model-len", "8K"], {"max_model_len": 8192}),
         (["--max-model-len", "25.6k"], {"max_model_len": 25600}),
@@ -57,11 +56,15 @@ def test_commands(argv: list[str], arguments: list[str] | None) -> None:
         (["--disable-log-stats"], {"disable_log_stats": True}),
         (["--no-enable-prefix-caching"], {"enable_prefix_caching": False}),
         (["--block-size", "32", "--num-gpu-blocks-override", "24"], {"block_size": 32, "num_gpu_blocks_override": 24}),
-        (["--api-key", "secret", "--model", "/srv/m", "--served-model-name", "a"], {"api_key": True, "model": True, "served_model_name": True}),
+        (["--api-key", "secret", "--model", "/srv/m", "--served-model-name", "a", "b"], {"api_key": True, "model": "m", "served_model_name": "a"}),
     ],
 )
 def test_settings(argv: list[str], expected: dict[str, Any]) -> None:
     assert read(*argv) == expected
+
+
+def test_a_flag_that_is_shortened_too_far_settles_nothing() -> None:
+    assert read("--max-num", "64")["max_num_seqs"] is Reason.AMBIGUOUS
 
 
 def test_nothing_of_a_key_or_a_path_is_kept() -> None:
@@ -72,7 +75,9 @@ def test_nothing_of_a_key_or_a_path_is_kept() -> None:
 
 @pytest.mark.parametrize("value", ["auto", -1])
 def test_a_length_that_is_left_to_the_server_is_unknown(value: Any) -> None:
-    assert isinstance(setting(launch_view({"max_model_len": value}), LENGTH), Unknown)
+    told = setting(launch_view({"max_model_len": value}), LENGTH)
+    assert isinstance(told, Unknown)
+    assert told.reason is Reason.NO_SOURCE
 
 
 def test_a_setting_left_out_is_no_default() -> None:
@@ -103,3 +108,13 @@ async def test_more_sequences_than_blocks_guarantee_nothing() -> None:
     ask = ask_of(CASES / "0.32.0-busy-http-only")
     ask.launch = launch_view({"max_num_seqs": 256})
     assert isinstance((await observed(ask)).pools[0].context_guaranteed_tokens, Unknown)
+
+
+@pytest.mark.anyio
+async def test_the_served_name_comes_from_the_command_line_where_nothing_else_tells() -> None:
+    ask = ask_of(CASES / "0.32.0-statistics-off-http-only")
+    ask.replies = {path: reply for path, reply in ask.replies.items() if path != "/v1/models"}
+    ask.launch_file = launch_view({"model": "small"}, live=False)
+    assert (await observed(ask)).pools[0].model.value == "small"  # type: ignore[union-attr]
+    ask.launch = launch_view({"model": "x", "served_model_name": "tiny"})
+    assert (await observed(ask)).pools[0].model.value == "tiny"  # type: ignore[union-attr]

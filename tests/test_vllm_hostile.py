@@ -96,6 +96,13 @@ async def test_a_page_that_is_cut_off_changes_no_reading_into_another(case: Path
         assert_nothing_false(before, after, cut)
 
 
+async def test_a_page_that_ends_within_a_number_is_no_page() -> None:
+    ask = ask_of(CASES / "0.32.0-preempting")
+    page: bytes = ask.replies["/metrics"][1]  # type: ignore[index]
+    within = page.index(b"14206.0", page.index(b"\nvllm:generation_tokens_total")) + 3
+    assert ("0", "generation_tokens_total") not in known_values(await observed(with_page(ask, page[:within])))
+
+
 @pytest.mark.parametrize("path", ["/v1/models", "/version"])
 @pytest.mark.parametrize("value", [None, "x", True, -1, 0, 0.5, 10**30, [], {"value": 1}, "9" * 400, "a\nb"])
 async def test_a_broken_value_of_json_changes_no_reading_into_another(path: str, value: Any) -> None:

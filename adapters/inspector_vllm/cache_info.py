@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from inspector.reading import Known, Origin, Reading, Reason, Unknown, number, positive
 from inspector_vllm import causes, names
-from inspector_vllm.numbers import Metrics, by_engine
+from inspector_vllm.numbers import Metrics
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +31,14 @@ def no_cache_info(cause: Unknown) -> CacheInfo:
 
 
 def cache_info(metrics: Metrics, engine: str) -> CacheInfo:
-    rows = by_engine(metrics.page, names.CACHE)
+    rows = metrics.rows[names.CACHE]
     if rows is None:
         return no_cache_info(Unknown(Reason.INVALID, f"{metrics.origin.path} has a line of {names.CACHE} that cannot be read"))
     engines = metrics.engines
     own = rows.get(engine, [])
     if not own:
         return no_cache_info(Unknown(Reason.NOT_REPORTED, f"{metrics.origin.path} has no {names.CACHE} of this engine"))
-    if len(engines) > 1 and not metrics.is_labelled(names.CACHE):
+    if len(engines) > 1 and names.CACHE not in metrics.labelled:
         return no_cache_info(causes.UNEQUAL_ENGINES)
     if len(own) > 1:
         return no_cache_info(causes.SEVERAL_ROWS)

@@ -14,6 +14,7 @@ BLOCK = Flag("block_size", FlagKind.INTEGER, ("--block-size",))
 
 FLAGS = FlagTable(
     commands=frozenset({"vllm serve", "vllm.entrypoints.openai.api_server", "vllm.entrypoints.cli.main serve"}),
+    images=("vllm-openai",),
     flags=(
         SEQUENCES,
         LENGTH,
@@ -32,8 +33,8 @@ FLAGS = FlagTable(
         Flag("disable_log_stats", FlagKind.SWITCH, ("--disable-log-stats",), off=("--no-disable-log-stats",)),
         Flag("enable_prefix_caching", FlagKind.SWITCH, ("--enable-prefix-caching",), off=("--no-enable-prefix-caching",)),
         Flag("port", FlagKind.INTEGER, ("--port",), env=()),
-        Flag("model", FlagKind.GIVEN, ("--model",)),
-        Flag("served_model_name", FlagKind.GIVEN, ("--served-model-name",)),
+        Flag("model", FlagKind.NAME, ("--model",)),
+        Flag("served_model_name", FlagKind.NAME, ("--served-model-name",)),
         Flag("config", FlagKind.GIVEN, ("--config",)),
         # Not read; here so that a shortened flag is not taken for one of those above.
         Flag("max_num_scheduled_tokens", FlagKind.GIVEN, ("--max-num-scheduled-tokens",)),
@@ -58,3 +59,10 @@ def setting(view: LaunchView | Unknown, flag: Flag) -> Reading[int]:
     if reading.value in ("auto", -1):
         return Unknown(Reason.NO_SOURCE, f"{flag.name} is left to the server")
     return positive(reading.value, reading.origin, f"{flag.name} in the launch settings")
+
+
+def served_name(view: LaunchView | Unknown) -> Reading[str]:
+    """The last part of the model's name or path; of several served names the first, as the server does."""
+    if isinstance(view, Unknown):
+        return view
+    return next((reading for name in ("served_model_name", "model") if (reading := view.get(name)) is not None), causes.NO_SETTING)

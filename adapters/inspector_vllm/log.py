@@ -126,13 +126,12 @@ def kv_log(log: LogView | Unknown, engine: str) -> KvLog:
     return KvLog(whole(log, blocks, "blocks"), whole(log, size, "tokens"), whole(log, times, "context"), _times(log, times), is_v0=host)
 
 
-def engines(log: LogView | Unknown, now: float) -> tuple[str, ...]:
+def engines(log: LogView | Unknown) -> tuple[str, ...]:
     """The engines that the log names, for a server whose /metrics names none."""
     if isinstance(log, Unknown):
         return ()
-    fresh = [key for key, line in log.rows("periodic").items() if now - line.at <= PERIOD]
-    keys = fresh or list(log.rows("size")) or list(log.rows("blocks"))
-    return tuple(sorted({str(int(key or ONE_ENGINE)) for key in keys}, key=int))
+    keys = {str(int(key or ONE_ENGINE)) for name in ("size", "blocks", "periodic") for key in log.rows(name)}
+    return tuple(sorted(keys, key=int))
 
 
 def periodic(log: LogView | Unknown, engine: str, now: float, cause: Unknown) -> Numbers:

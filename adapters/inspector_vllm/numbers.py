@@ -46,24 +46,20 @@ def no_numbers(cause: Unknown) -> Numbers:
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """A page, looked at by engine."""
+    """A page, looked at by engine. `rows`: samples of each wanted series by engine, None if a line or an engine's label is broken; `labelled`: the series
+    that bear the label `engine`; `engines`: those that some series has a row for."""
 
     page: Page
     origin: Origin
     has_statistics: bool
-
-    @property
-    def engines(self) -> tuple[str, ...]:
-        """The engines that some wanted series has a row for."""
-        families = [name for name in names.WANTED if name not in (names.BORN, names.CACHE)]
-        found = {engine for name in families for engine in by_engine(self.page, name) or {}}
-        found |= {engine for engine in by_engine(self.page, names.CACHE) or {} if self.is_labelled(names.CACHE)}
-        return tuple(sorted(found, key=int)) or ((ONE_ENGINE,) if self.page.samples(names.CACHE) else ())
+    rows: Mapping[str, Mapping[str, list[Sample]] | None]
+    labelled: frozenset[str]
+    engines: tuple[str, ...]
 
     @property
     def is_v0(self) -> bool:
         """V0 never labels engines; host blocks or swapped requests are its marks."""
-        if any(self.is_labelled(name) for name in names.WANTED):
+        if self.labelled:
             return False
         hosts = [sample.labels.get("num_cpu_blocks", "") for sample in self.page.samples(names.CACHE)]
         return any(self.page.samples(name) for name in names.V0_ONLY) or any(host.isdecimal() for host in hosts)
@@ -85,9 +81,6 @@ class Metrics:
         """The served name, where all rows bear one."""
         found = {sample.labels.get("model_name", "") for question in ("running", "generated") for sample in self.page.samples(spelling(self.page, question))}
         return found.pop() if len(found) == 1 else None
-
-    def is_labelled(self, name: str) -> bool:
-        return any("engine" in sample.labels for sample in self.page.samples(name))
 
     def numbers(self, engine: str) -> Numbers:
         awake = _awake(self, engine)
@@ -115,8 +108,17 @@ class Metrics:
         return found
 
 
-def by_engine(page: Page, name: str) -> Mapping[str, list[Sample]] | None:
-    """The samples of a series by engine; None if a line or an engine's label is broken."""
+def metrics_of(page: Page, origin: Origin, *, has_statistics: bool) -> Metrics:
+    rows = {name: _by_engine(page, name) for name in names.WANTED}
+    labelled = frozenset(name for name in names.WANTED if any("engine" in sample.labels for sample in page.samples(name)))
+    # A cache configuration without a label may be that of several engines.
+    telling = [name for name in names.WANTED if name != names.BORN and (name != names.CACHE or name in labelled)]
+    engines = {engine for name in telling for engine in rows[name] or ()}
+    alone = (ONE_ENGINE,) if page.samples(names.CACHE) else ()
+    return Metrics(page, origin, has_statistics, rows, labelled, tuple(sorted(engines, key=int)) or alone)
+
+
+def _by_engine(page: Page, name: str) -> Mapping[str, list[Sample]] | None:
     if page.broken(name):
         return None
     found: dict[str, list[Sample]] = {}
@@ -135,7 +137,7 @@ def spelling(page: Page, question: str) -> str:
 
 
 def _rows(metrics: Metrics, name: str, engine: str) -> Reading[list[Sample]]:
-    rows = by_engine(metrics.page, name)
+    rows = metrics.rows[name]
     if rows is None:
         return Unknown(Reason.INVALID, f"{metrics.origin.path} has a line of {name} that cannot be read")
     if engine not in rows:

@@ -12,6 +12,7 @@ from inspector.model import Drift, Fault, Pool, State
 from inspector.reading import Known, Reading, Reason, Unknown, first_known, text
 from inspector_vllm import causes, log, routes
 from inspector_vllm.cache_info import cache_info, no_cache_info
+from inspector_vllm.flags import served_name
 from inspector_vllm.numbers import ONE_ENGINE, Metrics, Numbers
 from inspector_vllm.payloads import Listed, base_name, listed, version
 from inspector_vllm.pool import build, is_asleep
@@ -81,7 +82,7 @@ def _is_vllm(health: Reply | Unknown, metrics: Metrics | Unknown, names: Listed)
 def _observation(ask: Ask, metrics: Metrics | Unknown, stated_version: Reading[str], names: Listed) -> Observation:
     statistics = metrics if isinstance(metrics, Unknown) or metrics.has_statistics else causes.STATS_DISABLED
     engines = statistics.engines if isinstance(statistics, Metrics) else ()
-    engines = engines or log.engines(ask.log, ask.now) or (ONE_ENGINE,)
+    engines = engines or log.engines(ask.log) or (ONE_ENGINE,)
     facts = static(ask, names, engines[0])
     numbers = {engine: _numbers(ask, statistics, engine) for engine in engines}
     built = [_pool(ask, statistics, engine, numbers[engine], names, facts) for engine in engines]
@@ -110,7 +111,7 @@ def _numbers(ask: Ask, statistics: Metrics | Unknown, engine: str) -> Numbers:
 
 def _pool(ask: Ask, statistics: Metrics | Unknown, engine: str, numbers: Numbers, names: Listed, facts: Static) -> tuple[Pool, tuple[Drift, ...]]:
     info = cache_info(statistics, engine) if isinstance(statistics, Metrics) else no_cache_info(statistics)
-    model = first_known(names.model, _labelled_model(statistics), log.model(ask.log))
+    model = first_known(names.model, _labelled_model(statistics), log.model(ask.log), served_name(ask.launch), served_name(ask.launch_file))
     return build(engine, model, numbers, info, log.kv_log(ask.log, engine), facts)
 
 

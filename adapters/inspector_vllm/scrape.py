@@ -13,7 +13,7 @@ from inspector.exposition import Scanner
 from inspector.reading import Reason, Unknown
 from inspector_vllm import causes, routes
 from inspector_vllm.names import WANTED
-from inspector_vllm.numbers import Metrics
+from inspector_vllm.numbers import Metrics, metrics_of
 from inspector_vllm.payloads import refusal
 
 RECHECK = 60
@@ -66,4 +66,4 @@ def _parsed(reply: Reply | Unknown, memory: PageMemory) -> Metrics | Unknown:
         return cause or causes.METRICS_MISSING
     if not reply.body.endswith(b"\n") or b"\x00" in reply.body:
         return causes.METRICS_CUT
-    return Metrics(memory.scanner.scan(reply.body), reply.origin, has_statistics=b"\nvllm:" in b"\n" + reply.body)
+    return metrics_of(memory.scanner.scan(reply.body), reply.origin, has_statistics=b"\nvllm:" in b"\n" + reply.body)

@@ -78,5 +78,5 @@ class ScriptedAsk:
 
 def target_of(route: Route, query: Mapping[str, str]) -> str:
     """Path and query of a request, its parameters sorted by name."""
-    parameters = sorted({**query, **dict(route.required)}.items())
+    parameters = sorted([*query.items(), *route.required])
     return f"{route.path}?{urlencode(parameters)}" if parameters else route.path

@@ -16,6 +16,8 @@ import psutil
 
 READY_SECONDS = 60.0
 STOP_SECONDS = 10.0
+GOODBYE_SECONDS = 2.0
+"""A llama-server that is told to end in the middle of a request may wait for ever; then it is killed."""
 
 
 class ServerDiedError(RuntimeError):
@@ -101,7 +103,7 @@ class Server:
         if self._process.poll() is None:
             self._process.terminate()
             with suppress(subprocess.TimeoutExpired):
-                self._process.wait(STOP_SECONDS)
+                self._process.wait(GOODBYE_SECONDS)
         self.kill(below)
 
     def kill(self, below: Sequence[psutil.Process] = ()) -> None:

@@ -25,6 +25,7 @@ from engines.server import Server
 REPOSITORY = Path(__file__).parents[2]
 START_SECONDS = 300.0
 REQUEST_SECONDS = 240.0
+PORT_TRIES = 3
 MODEL = "tiny"
 
 BLOCKS, BLOCK_TOKENS, SEQUENCES, LENGTH = 24, 128, 4, 2048
@@ -59,6 +60,19 @@ def write_model(folder: Path) -> Path:
 
 def serve(model: Path, log: Path, *flags: str) -> Server:
     """Start a server and wait until it is ready, which takes most of a minute; its output is appended to `log`."""
+    for _ in range(PORT_TRIES):
+        server = _started(model, log, *flags)
+        if any(_listens(process, server.port) for process in [psutil.Process(server.pid), *server.children()]):
+            return server
+        server.stop()  # Another process took the port between our look and the server's.
+    raise AssertionError(f"no free port in {PORT_TRIES} tries")
+
+
+def _listens(process: psutil.Process, port: int) -> bool:
+    return any(c.status == psutil.CONN_LISTEN and c.laddr.port == port for c in process.net_connections("tcp"))
+
+
+def _started(model: Path, log: Path, *flags: str) -> Server:
     url = f"http://127.0.0.1:{free_port()}"
     port = url.rpartition(":")[2]
     argv = [str(vllm_python()), "-m", "vllm.entrypoints.openai.api_server", "--model", str(model), "--host", "127.0.0.1", "--port", port, *SMALL, *flags]
