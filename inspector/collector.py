@@ -13,12 +13,12 @@ from typing import Any, Protocol
 import anyio
 
 from inspector.asking import Get, PollAsk
-from inspector.contract import Adapter, Deadline, FlagTable, LaunchView, LogPattern, LogView, Observation, ReadsLaunch, ReadsLog, Reply, Route
+from inspector.contract import Adapter, Deadline, FlagTable, LaunchView, LogPattern, LogView, Observation, ProcessView, ReadsLaunch, ReadsLog, Reply, Route
 from inspector.discovery import recognize
 from inspector.follow import Follower
-from inspector.generation import NOT_LOOKED_AT, Generation
+from inspector.generation import NOT_LOOKED_AT, Generation, Inspects, Seen
 from inspector.launch import Process, server_argv, settings, still_running
-from inspector.model import Fault, Memory, Snapshot, State, memory_without_live, without_live
+from inspector.model import MEMORY_FIELDS, Fault, Memory, Snapshot, State, memory_without_live, without_live
 from inspector.reading import NOT_OFFERED, Reason, Unknown
 
 NO_LOG = Unknown(Reason.NO_SOURCE, "no log is followed; set `logs` for this target")
@@ -70,8 +70,18 @@ class Sources(Protocol):
 class TargetCollector:
     """Polls one target. `poll` may be called at any time: a call during a poll joins it, so that a server never has two of our requests at once."""
 
-    def __init__(self, watched: Watched, sources: Sources, adapters: Mapping[str, Adapter[Any]], *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        watched: Watched,
+        sources: Sources,
+        adapters: Mapping[str, Adapter[Any]],
+        *,
+        inspect: Callable[[Process, Adapter[Any]], Inspects] | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`inspect` makes what looks at memory and connections of the server's process; None: nobody does."""
         self.watched = watched
+        self._inspect = inspect
         self._sources = sources
         self._adapters = adapters
         self._clock = clock
@@ -141,10 +151,10 @@ class TargetCollector:
     async def _observe(self, adapter: Adapter[Any], now: float) -> Observation:
         await self._catch_up(adapter)
         generation = await self._current(adapter, now)
-        observation = await adapter.observe(self._ask(adapter, generation, now), generation.recall)
+        observation = await self._observe_generation(adapter, generation, now)
         if observation.state.is_up and generation.contradicted_by(observation):
             generation = await self._begin(adapter, now)
-            observation = await adapter.observe(self._ask(adapter, generation, now), generation.recall)
+            observation = await self._observe_generation(adapter, generation, now)
         if observation.state.is_up:
             generation.learn(observation, now)
             self._last_success = now
@@ -155,6 +165,12 @@ class TargetCollector:
         if observation.state is State.NOT_RECOGNIZED and self.watched.adapter is None:
             await self._forget_engine()
         return observation
+
+    async def _observe_generation(self, adapter: Adapter[Any], generation: Generation, now: float) -> Observation:
+        """What the adapter makes of one poll. The process is looked at before it is asked, so that our own connection is not among those seen."""
+        seen = Seen() if generation.inspection is None else await anyio.to_thread.run_sync(generation.inspection.look, now)
+        observation = await adapter.observe(self._ask(adapter, generation, seen, now), generation.recall)
+        return replace(observation, memory=seen.memory) if observation.memory == Memory() else observation
 
     async def _forget_engine(self) -> None:
         """Another engine may have taken over the address: the next poll looks afresh who answers."""
@@ -186,11 +202,13 @@ class TargetCollector:
     async def _look(self, adapter: Adapter[Any], generation: Generation, now: float) -> None:
         """Finds the server's process and reads its launch settings."""
         self._looked_at = now
-        generation.process = await anyio.to_thread.run_sync(self._sources.find_process)
-        if isinstance(generation.process, Unknown):
-            generation.launch = generation.process
-        elif isinstance(adapter, ReadsLaunch):
-            generation.launch = launch_of(generation.process, adapter.flags, now)
+        generation.process = process = await anyio.to_thread.run_sync(self._sources.find_process)
+        if isinstance(process, Unknown):
+            generation.launch, generation.inspection = process, None
+            return
+        if isinstance(adapter, ReadsLaunch):
+            generation.launch = launch_of(process, adapter.flags, now)
+        generation.inspection = self._inspect(process, adapter) if self._inspect is not None else None
 
     async def _catch_up(self, adapter: Adapter[Any]) -> None:
         if self._follower is None and isinstance(adapter, ReadsLog):
@@ -211,7 +229,7 @@ class TargetCollector:
         after = None if generation.started is not None else generation.after
         return self._follower.view(born=generation.started, after=after)
 
-    def _ask(self, adapter: Adapter[Any], generation: Generation, now: float) -> PollAsk:
+    def _ask(self, adapter: Adapter[Any], generation: Generation, seen: Seen, now: float) -> PollAsk:
         return PollAsk(
             fetch=self._sources.get,
             routes=adapter.routes,
@@ -222,6 +240,7 @@ class TargetCollector:
             deadlines=self._deadlines(),
             log=self._log(generation),
             launch_file=self._sources.launch_file(adapter.flags) if isinstance(adapter, ReadsLaunch) else NO_LAUNCH_FILE,
+            process=_as_process_view(seen, generation),
             stated=self.watched.stated,
             may_wake=self.watched.may_wake,
             may_scrape=self.watched.may_scrape,
@@ -251,7 +270,7 @@ class TargetCollector:
             memory=memory,
             observed_at=now,
             duration=duration,
-            offered=adapter.offers(version),
+            offered=adapter.offers(version) | _shown(memory),
             drift=observation.drift if state.is_up else (),
             faults=observation.faults,
             generation=self._generations,
@@ -295,6 +314,16 @@ def launch_of(process: Process, table: FlagTable, now: float) -> LaunchView | Un
     environ = process.environ
     view = settings(arguments, {} if isinstance(environ, Unknown) else environ, table, path=f"pid {process.pid}", live=True, at=now)
     return replace(view, missing=environ.detail) if isinstance(environ, Unknown) else view
+
+
+def _as_process_view(seen: Seen, generation: Generation) -> ProcessView | Unknown:
+    """The look at the process, or why there is no process to look at."""
+    return generation.process if isinstance(generation.process, Unknown) else seen.process
+
+
+def _shown(memory: Memory) -> frozenset[str]:
+    """Memory fields that the core gives, whatever the adapter offers."""
+    return frozenset(name for name in MEMORY_FIELDS if memory.reading(name) != NOT_OFFERED)
 
 
 def _is_alive(generation: Generation) -> bool:

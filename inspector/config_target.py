@@ -46,6 +46,7 @@ class Facts(Section):
     slots: kinds.Tokens | None = None
     context_limit_tokens: kinds.Tokens | None = None
     context_guaranteed_tokens: kinds.Tokens | None = None
+    model_context_tokens: kinds.Tokens | None = None
     kv_capacity_tokens: kinds.Tokens | None = None
     kv_bytes_per_token: Annotated[float, Field(gt=0)] | None = None
     kv_capacity_bytes: kinds.Bytes | None = None

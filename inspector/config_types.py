@@ -73,6 +73,9 @@ def _path(value: Any, info: ValidationInfo) -> Path:
 def _readable_file(value: Any, info: ValidationInfo) -> Path:
     path = value if isinstance(value, Path) else _path(value, info)
     try:
+        if not path.is_file():
+            path.stat()  # Says why it is not there; what is there is a folder, or a pipe that could block.
+            raise ValueError("is no file; name a file that the inspector's user may read")
         with path.open("rb") as file:
             file.read(1)
     except OSError as error:

@@ -160,13 +160,16 @@ class Flag:
 class FlagTable:
     """An engine's launch settings. `commands` are base names by which its server is recognized in an argv (a program or `python -m` module);
     `unique_prefixes`: the engine's parser accepts shortened long flags; `dashes`: it reads `_` in flag names as `-`; `weights`: names of the flags whose
-    values are a model's files or folder, which the core measures and never shows."""
+    values are a model's files or folder, which the core measures and never shows; `images`: how the names of container images begin whose entry point
+    is the server, without registry and organization; `positional`: name of the flag that a first argument without a dash stands for, and overrules."""
 
     commands: frozenset[str]
     flags: tuple[Flag, ...]
     unique_prefixes: bool = False
     dashes: bool = False
     weights: tuple[str, ...] = ("model",)
+    images: tuple[str, ...] = ()
+    positional: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,11 +202,14 @@ class LaunchView:
 @dataclass(frozen=True, slots=True)
 class ProcessView:
     """What the operating system says of the server's process in this poll, before anything was asked. `connections`: established ones to its listening port,
-    ours not counted. `package_version`: of the engine's Python package where the process's interpreter finds it."""
+    ours not counted. `package_version`: of the engine's Python package where the process's interpreter finds it. `model_type`, `model_context`: of the
+    `config.json` beside the model's weights, the latter in tokens."""
 
     pid: int
     connections: Reading[int]
     package_version: Reading[str]
+    model_type: Reading[str]
+    model_context: Reading[int]
 
 
 # --- Asking and observing -----------------------------------------------------------------------------------------------------------

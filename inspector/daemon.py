@@ -75,7 +75,7 @@ class Daemon:
         return self._assess(snapshot)
 
     async def run(self, *, task_status: TaskStatus[str] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Runs until cancelled, or until SIGINT or SIGTERM. Tells HOST:PORT by `task_status` once it answers."""
+        """Runs until cancelled, or until SIGINT, SIGTERM, or a SIGHUP with nothing to load again. Tells HOST:PORT by `task_status` once it answers."""
         async with anyio.create_task_group() as tasks:
             self._watching: Watching[Job] = Watching(tasks, self._board, self._wiring.build, self._own)
             address = address_of(self._listener)
@@ -85,8 +85,8 @@ class Daemon:
                 await self._begin(tasks)
                 task_status.started(address)
                 async for number in signals:
-                    if number != signal.SIGHUP:
-                        break
+                    if number != signal.SIGHUP or self._load is None:
+                        break  # Without a file there is nothing to load again: a hang-up is the terminal's, and ends it.
                     await self.reload()
             self._log.info("inspector stops", signal=signal.Signals(number).name)
             tasks.cancel_scope.cancel()

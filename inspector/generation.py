@@ -8,17 +8,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
-from inspector.contract import LaunchView, Observation, Reply
+from inspector.contract import LaunchView, Observation, ProcessView, Reply
 from inspector.launch import Process
-from inspector.model import Pool, State
+from inspector.model import Memory, Pool, State
 from inspector.reading import Known, Reason, Unknown
 
 BORN_TOLERANCE = 2.0
 """Seconds by which two readings of one process's start may differ (rounding, clock steps)."""
 
 NOT_LOOKED_AT = Unknown(Reason.NO_SOURCE, "the server's process was not looked at")
+
+
+class Inspects(Protocol):
+    """`inspector.inspection.Inspection`: looks at one process for the length of its life."""
+
+    def look(self, now: float) -> Seen: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One look at the server's process. Without a process nothing is offered of its memory."""
+
+    process: ProcessView | Unknown = NOT_LOOKED_AT
+    memory: Memory = field(default_factory=Memory)
 
 
 @dataclass(slots=True)
@@ -45,6 +59,7 @@ class Generation:
     recall: Any
     process: Process | Unknown = NOT_LOOKED_AT
     launch: LaunchView | Unknown = NOT_LOOKED_AT
+    inspection: Inspects | None = None
     after: float | None = None
     born: float | None = None
     counters: Mapping[str, float] = field(default_factory=dict)

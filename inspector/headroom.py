@@ -40,7 +40,11 @@ def memory_headroom(memory: Memory) -> Headroom | None:
     """(ceiling - used) / ceiling; None where the target shows no memory."""
     if NOT_OFFERED in (memory.ceiling_bytes, memory.used_bytes):
         return None
-    return Headroom("memory", _exact(_share_left(memory.used_bytes, memory.ceiling_bytes)))
+    share = _share_left(memory.used_bytes, memory.ceiling_bytes)
+    ceiling = _interval(memory.ceiling_bytes)
+    if isinstance(share, Known) or ceiling is None or isinstance(memory.used_bytes, Unknown):
+        return Headroom("memory", _exact(share))
+    return Headroom("memory", Span(_free_share(memory.used_bytes.value, ceiling[0]), _free_share(memory.used_bytes.value, ceiling[1])))
 
 
 def busy_slots(pool: Pool) -> Reading[int]:

@@ -71,6 +71,7 @@ def settings(argv: Sequence[str], environ: Mapping[str, str], table: FlagTable, 
             found[item.spelling.flag.name] = _from_argument(item, origin)
         else:
             unresolved = unresolved or VARIABLE.search(item) is not None
+            found |= {flag.name: _unclear(flag) for flag in _perhaps_meant(item, table)}
     # A live argv has no variables left; in a file, one that stands alone may hold any flag.
     missing = "an argument is a variable that is not resolved" if unresolved and not live else ""
     return LaunchView(path, live, found, at, missing)
@@ -86,7 +87,22 @@ def values_of(argv: Sequence[str], environ: Mapping[str, str], table: FlagTable,
 
 
 def _occurrences(argv: Sequence[str], table: FlagTable) -> Iterator[Given | str]:
-    """Known flags with their values, and all other arguments as they stand."""
+    """Known flags with their values, and all other arguments as they stand; a positional one last, for it counts before its flag."""
+    positional = _positional(argv, table)
+    yield from _written(argv if positional is None else argv[1:], table)
+    if positional is not None:
+        yield positional
+
+
+def _positional(argv: Sequence[str], table: FlagTable) -> Given | None:
+    """The first argument, where it stands for a flag. A later word may be the value of a flag that the table lacks; a variable may hold anything."""
+    flag = next((flag for flag in table.flags if flag.name == table.positional), None)
+    if flag is None or not argv or argv[0].startswith("-") or VARIABLE.search(argv[0]):
+        return None
+    return Given(Spelling(flag, on=True), argv[0])
+
+
+def _written(argv: Sequence[str], table: FlagTable) -> Iterator[Given | str]:
     spellings = _spellings(table)
     index = 0
     while index < len(argv):
@@ -120,6 +136,18 @@ def _spelling(name: str, spellings: Mapping[str, Spelling], table: FlagTable) ->
         return spellings.get(name)
     meant = {spelling for text, spelling in spellings.items() if text.startswith(name)}
     return meant.pop() if len(meant) == 1 else None
+
+
+def _perhaps_meant(argument: str, table: FlagTable) -> set[Flag]:
+    """Flags of which an argument is the common beginning. The server took it, so its version lacks all of them but one; which one is not known here."""
+    name = _normal(argument.partition("=")[0], table)
+    if not table.unique_prefixes or not name.startswith("--") or name == "--":
+        return set()
+    return {spelling.flag for text, spelling in _spellings(table).items() if text.startswith(name)}
+
+
+def _unclear(flag: Flag) -> Unknown:
+    return Unknown(Reason.AMBIGUOUS, f"an argument is shortened so that it may mean {flag.name} or another flag")
 
 
 def _normal(name: str, table: FlagTable) -> str:

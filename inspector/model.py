@@ -48,6 +48,7 @@ POOL_FIELDS: Mapping[str, FieldInfo] = {
     "requests_in_flight": FieldInfo(True, "Requests running or waiting, where the engine does not part them"),
     "context_limit_tokens": FieldInfo(False, "Most tokens that one request may use, prompt and output together"),
     "context_guaranteed_tokens": FieldInfo(False, "Tokens that each request surely has when all slots are busy"),
+    "model_context_tokens": FieldInfo(False, "Context length that the model was made for, where the engine enforces no limit"),
     "kv_capacity_tokens": FieldInfo(False, "Usable KV cache tokens (vLLM: without its null block)"),
     "kv_used_tokens": FieldInfo(True, "KV cache tokens held by running requests"),
     "kv_reclaimable_tokens": FieldInfo(True, "KV cache tokens kept for reuse, given up on demand"),
@@ -105,6 +106,7 @@ class Pool:
     requests_in_flight: Reading[int] = NOT_OFFERED
     context_limit_tokens: Reading[int] = NOT_OFFERED
     context_guaranteed_tokens: Reading[int] = NOT_OFFERED
+    model_context_tokens: Reading[int] = NOT_OFFERED
     kv_capacity_tokens: Reading[int] = NOT_OFFERED
     kv_used_tokens: Reading[int] = NOT_OFFERED
     kv_reclaimable_tokens: Reading[int] = NOT_OFFERED

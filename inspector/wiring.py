@@ -21,15 +21,16 @@ from inspector.discovery import Found
 from inspector.fetch import Client, tls_context
 from inspector.follow import FileSource, Follower, JournalSource
 from inspector.generation import NOT_LOOKED_AT
+from inspector.inspection import Inspection
 from inspector.judge import Assessment, Rules, Threshold, assess
 from inspector.launch import Process, process_of, process_on, server_argv, settings
+from inspector.launch_files import LaunchFileReader
 from inspector.model import Snapshot
 from inspector.reading import Reason, Unknown
 
 NOT_LOOKED_FOR = Unknown(Reason.NO_SOURCE, "the configuration says not to look at the server's process (`launch`)")
 ELSEWHERE = Unknown(Reason.NO_SOURCE, "the server is not on this machine, so its process cannot be looked at; run the inspector beside it, or state `facts`")
 BEHIND_SOCKET = Unknown(Reason.NO_SOURCE, "the process behind a unix socket is not looked for; name it with `launch: {pid: …}`, or state `facts`")
-FILES_NOT_READ = Unknown(Reason.NO_SOURCE, "launch files are not read by this version; give the command line with `launch: {argv: […]}`, or state `facts`")
 NOT_THIS_SERVER = Unknown(Reason.INVALID, "`launch.argv` is not the command line of this engine's server; begin it with the server's command")
 
 Adapters = Mapping[str, Adapter[Any]]
@@ -113,6 +114,7 @@ class TargetSources:
         self.process: Process | Unknown = NOT_LOOKED_AT
         self._target = target
         self._clock = clock
+        self._launch_file: LaunchFileReader | None = None
 
     def follower(self, patterns: tuple[LogPattern, ...]) -> Follower | None:
         logs = self._target.logs
@@ -127,7 +129,8 @@ class TargetSources:
     def launch_file(self, table: FlagTable) -> LaunchView | Unknown:
         launch = self._target.launch
         if isinstance(launch, LaunchFile):
-            return FILES_NOT_READ
+            self._launch_file = self._launch_file or LaunchFileReader(launch.file, launch.pick, self._clock)
+            return self._launch_file.view(table)
         if not isinstance(launch, LaunchArgv):
             return NO_LAUNCH_FILE
         arguments = server_argv(launch.argv, table)
@@ -153,7 +156,7 @@ class TargetWatcher:
         self.sources = sources
         self._job = job
         self._client = client
-        self._collector = TargetCollector(watched(job, adapters), sources, adapters)
+        self._collector = TargetCollector(watched(job, adapters), sources, adapters, inspect=self._inspection)
 
     @property
     def info(self) -> TargetInfo:
@@ -162,6 +165,9 @@ class TargetWatcher:
         # A poll is as old as its beginning: with a short interval, two that ran into their deadlines must still fit.
         stale_after = max(self._job.poll.stale_after * interval, interval + 2 * self._job.poll.timeout)
         return TargetInfo(target.name, target.engine or "", target.address.label, stale_after, target.labels)
+
+    def _inspection(self, process: Process, adapter: Adapter[Any]) -> Inspection:
+        return Inspection(process, self._job.target.address.port, adapter)
 
     async def run(self, publish: Callable[[Snapshot], None], *, delay: float = 0.0) -> None:
         await self._collector.run(publish, delay=delay)

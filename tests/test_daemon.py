@@ -92,7 +92,7 @@ async def test_a_probe_is_a_fresh_poll():
             assert 'state="loading",target="chat"} 1.0' in (await client.get("/metrics")).text
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 async def test_a_signal_ends_it_whole_even_while_a_server_hangs(number):
     listener = bind("127.0.0.1", 0)
     port = listener.getsockname()[1]

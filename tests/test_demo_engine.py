@@ -10,9 +10,9 @@ import gguf
 import httpx
 import psutil
 import pytest
+
 from engines import client, log
 from engines.proxy import Answer, RecordingProxy
-
 from inspector.demo import DemoError, needs_extra
 from inspector.demo.load import run_load
 from inspector.demo.model import write_tiny_model

@@ -11,6 +11,7 @@ from pathlib import Path
 import httpx
 import psutil
 import pytest
+
 from engines import client, log
 from engines.builds import Build, CurrentBuild, MissingEngineError, cached, missing
 from engines.proxy import Answer, Freeze, Pass, RecordingProxy

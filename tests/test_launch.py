@@ -176,7 +176,6 @@ def test_what_is_no_number(text):
         (["--max-model", "4k"], "max_model_len", 4000),
         (["--max_model=4k"], "max_model_len", 4000),
         (["--max-num-s", "4"], "max_num_seqs", 4),
-        (["--max-num", "4"], "max_num_seqs", None),
         (["--enable-prefix"], "prefix_caching", True),
         (["--no-enable"], "prefix_caching", False),
         (["--", "--no-enable"], "prefix_caching", None),
@@ -184,6 +183,15 @@ def test_what_is_no_number(text):
 )
 def test_shortened_flags_where_the_engines_parser_takes_them(argv, name, expected):
     assert value(name, argv, table=VLLM) == expected
+
+
+def test_a_flag_that_is_shortened_too_much_may_be_any_of_several():
+    """The server took it, so in its version it had one meaning: none of them is surely left out."""
+    for argv in (["--max-num", "4"], ["--max-num=4"]):
+        reading = value("max_num_seqs", argv, table=VLLM)
+        assert isinstance(reading, Unknown)
+        assert reading.reason is Reason.AMBIGUOUS
+        assert value("max_num_seqs", [*argv, "--max-num-seqs", "8"], table=VLLM) == 8
 
 
 # --- Environment --------------------------------------------------------------------------------------------------------------------

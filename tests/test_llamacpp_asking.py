@@ -250,6 +250,24 @@ async def test_a_build_without_a_number_states_no_version(build: Any) -> None:
     assert told(observation.version)["reason"] == "not_reported"
 
 
+@pytest.mark.parametrize("key", ["model_alias", "model_path"])
+@pytest.mark.parametrize("path", ["/srv/SECRET/chat.gguf", "C:\\SECRET\\chat.gguf", "/srv/SECRET/chat.gguf/"])
+async def test_a_model_is_shown_by_its_base_name(key: str, path: str) -> None:
+    props = edited(body("b11434", "props.json"), **{"model_alias": "", key: path})
+    seen = await observed(with_reply(server("b11434", "busy"), "/props", props))
+    assert told(seen.pools[0].model) == "chat.gguf"
+    assert "SECRET" not in repr(seen)
+
+
+@pytest.mark.parametrize("path", ["/health", "/props", "/v1/models", "/metrics", "/slots"])
+@pytest.mark.parametrize("page", ["SECRET", '"SECRET"', '["SECRET"]', '[{"id":"SECRET"}]', '{"prompt":"SECRET"}', '{"error":{"message":"SECRET"}}'])
+async def test_a_page_of_another_kind_is_not_repeated(path: str, page: str) -> None:
+    ask = with_reply(server("b10434", "after", launch=launch_view({"parallel": 4})), path, (200, page.encode()))
+    seen = await observed(ask)
+    assert path in ask.asked
+    assert "SECRET" not in repr(seen)
+
+
 async def test_metrics_that_are_html_measure_no_zero() -> None:
     ask = with_reply(server("b11434", "idle"), "/metrics", HTML)
     pool = (await observed(ask)).pools[0]

@@ -46,7 +46,7 @@ def test_the_environment_states_the_same() -> None:
 
 def test_paths_and_names_are_given_or_not_and_no_more() -> None:
     found = set_by("-m /home/me/SECRET.gguf --api-key SECRET --models-dir /home/SECRET -hf org/SECRET")
-    assert set(found) == {"model", "models_dir", "hf_repo"}
+    assert set(found) == {"model", "models_dir", "hf_repo", "api_key"}
     assert "SECRET" not in repr(found)
     assert all(flag.words or flag.kind is not FlagKind.WORD for flag in ADAPTER.flags.flags)
 

@@ -57,10 +57,20 @@ def test_commands(argv: list[str], arguments: list[str] | None) -> None:
         (["--no-enable-prefix-caching"], {"enable_prefix_caching": False}),
         (["--block-size", "32", "--num-gpu-blocks-override", "24"], {"block_size": 32, "num_gpu_blocks_override": 24}),
         (["--api-key", "secret", "--model", "/srv/m", "--served-model-name", "a", "b"], {"api_key": True, "model": "m", "served_model_name": "a"}),
+        (["org/small", "--port", "1"], {"model": "small", "port": 1}),
+        (["/srv/models/small/", "--served-model-name", "a"], {"model": "small", "served_model_name": "a"}),
+        (["org/small", "--model", "org/other"], {"model": "small"}),
+        (["--chat-template", "x.jinja"], {}),
     ],
 )
 def test_settings(argv: list[str], expected: dict[str, Any]) -> None:
     assert read(*argv) == expected
+
+
+def test_a_first_word_that_is_a_variable_may_be_any_flag() -> None:
+    found = settings(["$VLLM_ARGS", "--port", "1"], {}, FLAGS, path="vllm.service", live=False, at=1.0)
+    assert isinstance(found.get("model"), Unknown)
+    assert isinstance(found.get("max_num_seqs"), Unknown)
 
 
 def test_a_flag_that_is_shortened_too_far_settles_nothing() -> None:

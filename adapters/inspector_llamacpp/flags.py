@@ -24,6 +24,7 @@ SLEEP = Flag("sleep_idle_seconds", FlagKind.INTEGER, ("--sleep-idle-seconds",), 
 
 FLAGS = FlagTable(
     commands=frozenset({"llama-server", "llama-server.exe", "llama-server-vulkan", "llama-server-cuda", "llama serve", "llama server"}),
+    images=("llama.cpp:server",),
     flags=(
         CONTEXT,
         PARALLEL,
@@ -53,6 +54,13 @@ FLAGS = FlagTable(
         Flag("model", FlagKind.GIVEN, ("-m", "--model"), env=("LLAMA_ARG_MODEL",)),
         Flag("hf_repo", FlagKind.GIVEN, ("-hf", "-hfr", "--hf-repo"), env=("LLAMA_ARG_HF_REPO",)),
         Flag("model_draft", FlagKind.GIVEN, ("-md", "--model-draft", "--spec-draft-model"), env=("LLAMA_ARG_SPEC_DRAFT_MODEL", "LLAMA_ARG_MODEL_DRAFT")),
+        # What takes a value and is often left to a variable: known by name, so that the variable is known to be its value.
+        Flag("api_key", FlagKind.GIVEN, ("--api-key",), env=("LLAMA_API_KEY",)),
+        Flag("api_key_file", FlagKind.GIVEN, ("--api-key-file",), env=("LLAMA_ARG_API_KEY_FILE",)),
+        Flag("alias", FlagKind.GIVEN, ("-a", "--alias"), env=("LLAMA_ARG_ALIAS",)),
+        Flag("host", FlagKind.GIVEN, ("--host",), env=("LLAMA_ARG_HOST",)),
+        Flag("n_gpu_layers", FlagKind.GIVEN, ("-ngl", "--gpu-layers", "--n-gpu-layers"), env=("LLAMA_ARG_N_GPU_LAYERS",)),
+        Flag("threads", FlagKind.GIVEN, ("-t", "--threads"), env=("LLAMA_ARG_THREADS",)),
         Flag("models_dir", FlagKind.GIVEN, ("--models-dir",), env=("LLAMA_ARG_MODELS_DIR",)),
         Flag("models_preset", FlagKind.GIVEN, ("--models-preset",), env=("LLAMA_ARG_MODELS_PRESET",)),
     ),

@@ -12,13 +12,9 @@ MAYBE_ONLY_HTTP = "HTTP answers; whether that means more is not known, because t
 
 NO_LAUNCH = Unknown(Reason.NO_SOURCE, "only the launch settings tell: run the inspector on the server's host, set `launch`, or state `facts`")
 NOT_STATED = Unknown(Reason.NO_SOURCE, "the operator states nothing")
-NO_VERSION = Unknown(
-    Reason.NOT_REPORTED, "the server does not state its version: run the inspector on its host, as its user, or state `facts: {version: …}`"
-)
-YOUNG_FLAG = Unknown(
-    Reason.NO_SOURCE, "the default depends on the version of mlx-lm, which is not known: state `facts: {version: …}`, or give the flag"
-)
-NOT_ALL_BATCH = "a Llama 4 model is served one request at a time, whatever the flags"
+NO_VERSION = Unknown(Reason.NOT_REPORTED, "the server does not state its version: run the inspector on its host, as its user, or state `facts: {version: …}`")
+YOUNG_FLAG = Unknown(Reason.NO_SOURCE, "the default depends on the version of mlx-lm, which is not known: state `facts: {version: …}`, or give the flag")
+NOT_ALL_BATCH = "models of this name are served one request at a time if their type is llama4 or deepseek_v41: run the inspector on the server's host"
 
 NO_MODEL = Unknown(Reason.NOT_REPORTED, "/v1/models lists what lies in the server's model cache, not what is loaded")
 MODELS_EMPTY = Unknown(Reason.NOT_REPORTED, "/v1/models answered 200 with nothing: the server's model cache folder is missing")

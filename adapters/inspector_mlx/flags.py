@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from inspector.contract import Flag, FlagKind, FlagTable, LaunchView
-from inspector.reading import Kind, Known, Origin, Reading, Unknown, positive
+from inspector.reading import Kind, Known, Origin, Reading, Reason, Unknown, positive
 from inspector_mlx import causes
 from inspector_mlx.version import CONCURRENCY_FLAGS, Release
 
@@ -47,10 +47,7 @@ FLAGS = FlagTable(
         _flag("port", FlagKind.INTEGER),
         _flag("adapter_path", FlagKind.GIVEN),
         # Not read; here so that a shortened flag is not taken for one of those above.
-        *(
-            _flag(name, FlagKind.GIVEN)
-            for name in ("host", "allowed_origins", "chat_template", "temp", "top_p", "top_k", "min_p", "chat_template_args")
-        ),
+        *(_flag(name, FlagKind.GIVEN) for name in ("host", "allowed_origins", "chat_template", "temp", "top_p", "top_k", "min_p", "chat_template_args")),
         _flag("trust_remote_code", FlagKind.SWITCH),
         _flag("use_default_chat_template", FlagKind.SWITCH),
     ),
@@ -107,6 +104,6 @@ def concurrency(view: LaunchView, flag: Flag, default: int, era: Era) -> Reading
 
 def is_given(view: LaunchView, flag: Flag) -> bool | Unknown:
     given = view.get(flag.name)
-    if isinstance(given, Unknown) and given.reason is given.reason.INVALID:
+    if isinstance(given, Unknown) and given.reason is Reason.INVALID:
         return True  # Given, with a value that is not shown.
     return given if isinstance(given, Unknown) else given is not None

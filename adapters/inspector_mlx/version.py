@@ -22,7 +22,7 @@ CONCURRENCY_FLAGS: Release = (0, 30, 6)
 def release(version: Reading[str]) -> Release | None:
     """The numbers of a version, None where it has none or is not known."""
     found = RELEASE.match(version.value) if isinstance(version, Known) else None
-    return (int(found[1]), int(found[2]), int(found[3] or 0)) if found else None
+    return (int(found[1]), int(found[2]), int(found[3]) if found[3] else 0) if found else None
 
 
 def at_least(releases: Iterable[Release]) -> Release | None:

@@ -44,6 +44,7 @@ FLAGS = FlagTable(
     ),
     unique_prefixes=True,
     dashes=True,
+    positional="model",
 )
 
 

@@ -75,8 +75,8 @@ def serve(
 ) -> None:
     """Watch servers and answer over HTTP: a status page, /metrics for Prometheus, JSON.
 
-    Without targets it watches the model servers of this machine that it finds. SIGHUP loads the configuration again; a bad one is refused and the old one
-    stays.
+    Without targets it watches the model servers of this machine that it finds. SIGHUP loads a configuration file again; a bad one is refused and the
+    old one stays. Without a file SIGHUP ends it, as closing the terminal should.
 
     **Examples**
 

@@ -53,7 +53,7 @@ def demo(seconds: float | None, listen: str | None) -> int:
 
 async def _run(config: Config, adapters: Registry, listener: socket.socket, seconds: float | None) -> None:
     # Until the daemon listens to signals: SIGTERM must not leave the server's files behind, so it ends the start as Ctrl-C does.
-    signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     async with DemoServer.start(slots=SLOTS) as server, anyio.create_task_group() as tasks:
         target = Target.model_validate({"name": "demo", "engine": "llamacpp", "url": server.url, "logs": str(server.log_path)})
         watched = config.model_copy(update={"targets": (target,), "poll": Poll(interval=1.0)})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from engines import client, log
 from engines.builds import Build, CurrentBuild
 from engines.inspecting import inspecting

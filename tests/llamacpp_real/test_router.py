@@ -6,10 +6,10 @@ from pathlib import Path
 
 import anyio
 import pytest
+
 from engines import client, log
 from engines.builds import Build
 from engines.inspecting import inspecting
-
 from inspector.layout import Split
 from inspector.model import POOL_FIELDS, State
 from inspector.reading import NOT_OFFERED, Known, Reason

@@ -9,11 +9,11 @@ from typing import Any
 
 import anyio
 import pytest
+
 from engines import client, log
 from engines.builds import Build, CurrentBuild
 from engines.inspecting import inspecting
 from engines.server import Server
-
 from inspector.model import POOL_FIELDS, SLOT_FIELDS, Snapshot, State
 from inspector.reading import NOT_OFFERED, Known, Reason
 

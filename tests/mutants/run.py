@@ -103,13 +103,10 @@ class Copy:
     @property
     def environment(self) -> dict[str, str]:
         """The copy comes before the editable install. No bytecode: its time stamps are too coarse for files that change twice in a second."""
-        # Git would look for a repository around the copy and skip the patch if it lay in one.
-        own = {
-            "PYTHONPATH": f"{self.root}{os.pathsep}{self.root / 'adapters'}",
-            "PYTHONDONTWRITEBYTECODE": "1",
-            "GIT_CEILING_DIRECTORIES": str(self.root.parent),
-        }
-        return os.environ | own
+        # What a Git hook sets names the original; and a repository around the copy would make Git skip the patch.
+        ours = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+        path = f"{self.root}{os.pathsep}{self.root / 'adapters'}"
+        return ours | {"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", "GIT_CEILING_DIRECTORIES": str(self.root.parent)}
 
     def _see_that_it_is_imported(self) -> None:
         done = subprocess.run([sys.executable, "-P", "-c", WHERE], cwd=self.root, env=self.environment, check=False, capture_output=True, text=True)

@@ -1,0 +1,53 @@
+"""What the operating system says of one server process: its memory, and for adapters that want it, its connections and its package's version."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from inspector.connections import connections_of
+from inspector.contract import Adapter, LooksAtProcess, ProcessView, ReadsLaunch
+from inspector.generation import NOT_LOOKED_AT, Seen
+from inspector.installed import installed_version
+from inspector.launch import server_argv, values_of
+from inspector.memory import memory_of
+from inspector.model_config import ModelConfig, model_config
+from inspector.process import Process
+from inspector.process_files import environ_of
+from inspector.reading import Reading, Unknown
+from inspector.weights import NOT_NAMED, model_folder, weights_of
+
+
+class Inspection:
+    """Looks at one process for the length of its life; `port` is that of the target's address. Files are read at the first look only."""
+
+    def __init__(self, process: Process, port: int, adapter: Adapter[Any]) -> None:
+        self._process = process
+        self._port = port
+        self._adapter = adapter
+        self._weights: Reading[int] | None = None
+        self._version: Reading[str] | None = None
+        self._config = ModelConfig()
+
+    def look(self, now: float) -> Seen:
+        """Blocking, some milliseconds; never raises."""
+        if self._weights is None:
+            named = self._named()
+            self._weights = weights_of(self._process, named, now)
+            self._config = model_config(model_folder(self._process, named[0]) if named else NOT_NAMED, now)
+        return Seen(self._view(now), memory_of(self._process.pid, self._weights, now))
+
+    def _view(self, now: float) -> ProcessView | Unknown:
+        if not isinstance(self._adapter, LooksAtProcess):
+            return NOT_LOOKED_AT
+        if self._version is None:
+            self._version = installed_version(self._process, self._adapter.package, now)
+        pid = self._process.pid
+        return ProcessView(pid, connections_of(pid, self._port, now), self._version, self._config.type, self._config.context)
+
+    def _named(self) -> tuple[str, ...]:
+        """Paths or repositories of what the launch settings load, the model first."""
+        if not isinstance(self._adapter, ReadsLaunch):
+            return ()
+        table = self._adapter.flags
+        arguments = server_argv(self._process.argv, table)
+        return () if arguments is None else values_of(arguments, environ_of(self._process), table, table.weights)
