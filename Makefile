@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
+JOBS ?= 2
 
 .PHONY: demo test test-vllm mutants check fix clean
 
@@ -17,7 +18,8 @@ demo: $(VENV)/.installed  ## A real llama.cpp server with a tiny model, some loa
 	@$(BIN)/inspector demo $(ARGS)
 
 test: $(VENV)/.installed  ## All tests, real llama.cpp servers among them
-	@$(BIN)/python -m pytest $(ARGS)
+	@PYTHONPATH=tests $(BIN)/python -m engines
+	@$(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile $(ARGS)
 
 test-vllm: $(VENV)/.installed  ## Tests against a real vLLM on the CPU, in an environment of its own
 	@sh tests/engines/install_vllm.sh .venv-vllm

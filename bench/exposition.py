@@ -3,8 +3,8 @@
     python bench/exposition.py
 
 First checks that both read the same, sample by sample. Then both read the page in turns, so that a busy neighbour slows both; medians of
-the rounds are compared. The scanner wants what the inspector shows of vLLM, and names of older versions that the page lacks. Exits with 1 below the
-promised ratio.
+the rounds are compared. The scanner wants what the vLLM adapter makes it want, names of older versions that the page lacks included. Exits with 1
+below the promised ratio.
 """
 
 from __future__ import annotations
@@ -19,32 +19,13 @@ from time import process_time_ns
 from prometheus_client.parser import text_string_to_metric_families
 
 from inspector.exposition import Scanner
+from inspector_vllm.names import WANTED
 
 PAGE = Path(__file__).parents[1] / "tests" / "fixtures" / "exposition" / "vllm-0.32.0-idle.txt"
 PROMISED = 100
 ROUNDS = 60
 SCANS = 50
 """In one round, for one parse: the clock is too coarse for a single scan."""
-
-WANTED = (
-    "process_start_time_seconds",
-    "vllm:cache_config_info",
-    "vllm:cpu_cache_usage_perc",
-    "vllm:engine_sleep_state",
-    "vllm:generation_tokens_total",
-    "vllm:gpu_cache_usage_perc",
-    "vllm:gpu_prefix_cache_hits_total",
-    "vllm:gpu_prefix_cache_queries_total",
-    "vllm:kv_cache_usage_perc",
-    "vllm:num_preemptions_total",
-    "vllm:num_requests_running",
-    "vllm:num_requests_swapped",
-    "vllm:num_requests_waiting",
-    "vllm:num_requests_waiting_by_reason",
-    "vllm:prefix_cache_hits_total",
-    "vllm:prefix_cache_queries_total",
-    "vllm:prompt_tokens_total",
-)
 
 
 def main() -> int:

@@ -353,7 +353,7 @@ def test_words_that_may_hold_any_flag_leave_no_default_sure(tmp_path: Path, scri
     assert isinstance(view.get("parallel"), Unknown)
 
 
-@pytest.mark.parametrize("script", ['llama-server -c 8192 --alias "$NAME" -np 3', 'C=8192; llama-server -c $C -np 3 "--threads=$(nproc)"'])
+@pytest.mark.parametrize("script", ['llama-server -c 8192 --override-tensor "$NAME" -np 3', 'C=8192; llama-server -c $C -np 3 "--threads-http=$(nproc)"'])
 def test_an_unresolved_value_of_a_flag_that_does_not_matter_leaves_the_rest_sure(tmp_path: Path, script: str) -> None:
     view = read(written(tmp_path, "start.sh", script))
     assert isinstance(view, LaunchView)
@@ -361,7 +361,7 @@ def test_an_unresolved_value_of_a_flag_that_does_not_matter_leaves_the_rest_sure
     assert of(tmp_path / "start.sh") == {"ctx_size": 8192, "parallel": 3}
 
 
-@pytest.mark.parametrize("script", ["llama-server -c 8192 --alias $NAME", 'llama-server -c 8192 --metrics "$MORE"', 'llama-server -c 8192 "$MORE"'])
+@pytest.mark.parametrize("script", ["llama-server -c 8192 --override-tensor $NAME", 'llama-server -c 8192 --metrics "$MORE"', 'llama-server -c 8192 "$MORE"'])
 def test_an_unresolved_word_that_may_be_a_flag_is_not_taken_for_a_value(tmp_path: Path, script: str) -> None:
     view = read(written(tmp_path, "start.sh", script))
     assert isinstance(view, LaunchView)

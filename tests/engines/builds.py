@@ -10,6 +10,7 @@ Without an engine a test is skipped with the reason; where the environment says 
 
 from __future__ import annotations
 
+import fcntl
 import importlib.util
 import os
 import shutil
@@ -18,7 +19,8 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
@@ -153,15 +155,24 @@ def cached(name: str, make: Callable[[Path], object]) -> Path:
     if target.is_dir():
         return target
     CACHE.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=CACHE, prefix=f"{name}-") as scratch:
+    with _alone(CACHE / f"{name}.lock"):
+        return target if target.is_dir() else _made(target, make)
+
+
+@contextmanager
+def _alone(lock: Path) -> Iterator[None]:
+    """Others who want the same wait: it takes most of a minute, and the machine has few cores."""
+    with lock.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _made(target: Path, make: Callable[[Path], object]) -> Path:
+    with tempfile.TemporaryDirectory(dir=CACHE, prefix=f"{target.name}-") as scratch:
         made = Path(scratch, "made")
         made.mkdir()
         make(made)
-        try:
-            made.rename(target)
-        except OSError:
-            if not target.is_dir():
-                raise
+        made.rename(target)
     return target
 
 

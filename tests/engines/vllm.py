@@ -33,8 +33,13 @@ BLOCKS, BLOCK_TOKENS, SEQUENCES, LENGTH = 24, 128, 4, 2048
 
 SMALL = (
     f"--num-gpu-blocks-override={BLOCKS}", f"--max-num-seqs={SEQUENCES}", f"--max-model-len={LENGTH}", "--dtype=float32", f"--served-model-name={MODEL}",
-    "--enforce-eager",
+    "--enforce-eager", "--gpu-memory-utilization=0.1",
 )  # fmt: skip
+"""The last one lets a server start where other processes hold memory; the blocks are overridden all the same."""
+
+API_SERVER = ("-m", "vllm.entrypoints.openai.api_server", "--model")
+SERVE = (str(Path(__file__).with_name("vllm_serve.py")), "serve")
+"""Ways to start a server; the model follows."""
 
 
 def missing(reason: str) -> NoReturn:
@@ -58,10 +63,10 @@ def write_model(folder: Path) -> Path:
     return folder
 
 
-def serve(model: Path, log: Path, *flags: str) -> Server:
+def serve(model: Path, log: Path, *flags: str, command: Sequence[str] = API_SERVER) -> Server:
     """Start a server and wait until it is ready, which takes most of a minute; its output is appended to `log`."""
     for _ in range(PORT_TRIES):
-        server = _started(model, log, *flags)
+        server = _started([*command, str(model), *SMALL, *flags], log)
         if any(_listens(process, server.port) for process in [psutil.Process(server.pid), *server.children()]):
             return server
         server.stop()  # Another process took the port between our look and the server's.
@@ -72,11 +77,11 @@ def _listens(process: psutil.Process, port: int) -> bool:
     return any(c.status == psutil.CONN_LISTEN and c.laddr.port == port for c in process.net_connections("tcp"))
 
 
-def _started(model: Path, log: Path, *flags: str) -> Server:
+def _started(arguments: Sequence[str], log: Path) -> Server:
     url = f"http://127.0.0.1:{free_port()}"
-    port = url.rpartition(":")[2]
-    argv = [str(vllm_python()), "-m", "vllm.entrypoints.openai.api_server", "--model", str(model), "--host", "127.0.0.1", "--port", port, *SMALL, *flags]
+    argv = [str(vllm_python()), *arguments, "--host", "127.0.0.1", "--port", url.rpartition(":")[2]]
     env = {
+        "PYTHONSAFEPATH": "1",  # this folder has a vllm.py, too
         "VLLM_CPU_KVCACHE_SPACE": "1",
         "VLLM_NO_USAGE_STATS": "1",
         "HF_HUB_OFFLINE": "1",
@@ -107,7 +112,7 @@ def engine_core(server: Server) -> psutil.Process:
 def complete(url: str, prompt: int, output: int, seed: int = 0) -> int:
     """Run one completion of exactly so many tokens to its end; its status. Prompts of different seeds share no cached prefix."""
     ids = [3 + (seed * 31 + 7 * place) % 250 for place in range(prompt)]
-    body = {"model": MODEL, "prompt": ids, "max_tokens": output, "ignore_eos": True, "seed": seed}
+    body = {"model": MODEL, "prompt": ids, "max_tokens": output, "ignore_eos": True, "temperature": 0}
     return httpx.post(f"{url}/v1/completions", json=body, timeout=REQUEST_SECONDS, trust_env=False).status_code
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from engines.server import Server
-from engines.vllm import serve, write_model
+from engines.vllm import API_SERVER, serve, write_model
 from inspector.collector import TargetCollector, Watched
 from inspector.contract import Reply, Route
 from inspector.fetch import Client, Endpoint
@@ -28,9 +28,10 @@ def tiny_hf_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def server(tiny_hf_model: Path, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Server]:
-    """A server with the flags that the file names in FLAGS."""
+    """A server with the flags that the file names in FLAGS, started as it says in COMMAND."""
     log = tmp_path_factory.mktemp("vllm") / "vllm.log"
-    with serve(tiny_hf_model, log, *getattr(request.module, "FLAGS", ())) as running:
+    flags, command = getattr(request.module, "FLAGS", ()), getattr(request.module, "COMMAND", API_SERVER)
+    with serve(tiny_hf_model, log, *flags, command=command) as running:
         yield running
 
 

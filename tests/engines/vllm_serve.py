@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from vllm.entrypoints.cli.serve import ServeSubcommand
 from vllm.entrypoints.serve.utils.api_utils import cli_env_setup
+from vllm.logger import configure_logging_from_args
 from vllm.utils.argparse_utils import FlexibleArgumentParser
 
 
@@ -17,6 +18,7 @@ def main() -> None:
     parser = FlexibleArgumentParser()
     serve.subparser_init(parser.add_subparsers(dest="subparser"))
     args = parser.parse_args()
+    configure_logging_from_args(args)
     serve.validate(args)
     serve.cmd(args)
 
