@@ -118,11 +118,21 @@ def _fit_kv(layout: Layout, shape: Shape, use: _Use) -> tuple[int | None, str]:
             return max(0, slots - use.slots), "slots"
         case Shared(_, pool_tokens, _):
             return max(0, pool_tokens - use.tokens) // shape.stored, "kv"
-        case Paged(blocks, block_tokens, reserved, _, _, groups):
-            free = blocks - reserved - _blocks(use.tokens, block_tokens)
-            return (max(0, free) // _blocks(shape.stored, block_tokens) if groups == 1 else None), "kv"
+        case Paged():
+            return _fit_blocks(layout, shape, use), "kv"
         case MemoryBound(_, bytes_of, budget_bytes):
             return budget_bytes // max(1, bytes_of(shape.total)), "memory"
+
+
+def _fit_blocks(layout: Paged, shape: Shape, use: _Use) -> int | None:
+    """Where blocks are not tokens, a sum of tokens in use does not tell the blocks that are taken."""
+    usable = layout.blocks - layout.reserved_blocks
+    if layout.is_uniform:
+        free = usable - _blocks(use.tokens, layout.block_tokens)
+        return max(0, free) // _blocks(shape.stored, layout.block_tokens)
+    if layout.blocks_of is None or use.tokens:
+        return None
+    return max(0, usable) // max(1, layout.blocks_of(shape.stored))
 
 
 def _request_limit(layout: Layout) -> int | None:
@@ -131,7 +141,7 @@ def _request_limit(layout: Layout) -> int | None:
             return slot_tokens
         case Shared(_, pool_tokens, request_tokens):
             return min(pool_tokens, request_tokens)
-        case Paged(_, _, _, _, request_tokens, _):
+        case Paged(_, _, _, _, request_tokens):
             return request_tokens
         case MemoryBound():
             return None

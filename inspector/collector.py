@@ -17,7 +17,8 @@ from inspector.contract import Adapter, Deadline, FlagTable, LaunchView, LogPatt
 from inspector.discovery import recognize
 from inspector.follow import Follower
 from inspector.generation import NOT_LOOKED_AT, Generation, Inspects, Seen
-from inspector.launch import Process, server_argv, settings, still_running
+from inspector.launch import server_argv, settings
+from inspector.local.process import Process, still_running
 from inspector.model import MEMORY_FIELDS, Fault, Memory, Snapshot, State, memory_without_live, without_live
 from inspector.reading import NOT_OFFERED, Reason, Unknown
 

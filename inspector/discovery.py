@@ -8,9 +8,9 @@ from ipaddress import IPv4Address, IPv6Address
 from itertools import zip_longest
 from typing import Any
 
-from inspector.command import server_argv
 from inspector.contract import Adapter, ReadsLaunch, Recognizes, Reply, Route
-from inspector.process import Listener, Process, parent_of, process_of, tcp_listeners
+from inspector.launch.command import server_argv
+from inspector.local.process import Listener, Process, parent_of, process_of, tcp_listeners
 from inspector.reading import Reason, Unknown
 
 RECOGNITION_ROUTES = (

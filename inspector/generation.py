@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from inspector.contract import LaunchView, Observation, ProcessView, Reply
-from inspector.launch import Process
+from inspector.local.process import Process
 from inspector.model import Memory, Pool, State
 from inspector.reading import Known, Reason, Unknown
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from inspector.connections import connections_of
 from inspector.contract import Adapter, LooksAtProcess, ProcessView, ReadsLaunch
 from inspector.generation import NOT_LOOKED_AT, Seen
-from inspector.installed import installed_version
 from inspector.launch import server_argv, values_of
-from inspector.memory import memory_of
-from inspector.model_config import ModelConfig, model_config
-from inspector.process import Process
-from inspector.process_files import environ_of
+from inspector.local.connections import connections_of
+from inspector.local.files import environ_of
+from inspector.local.installed import installed_version
+from inspector.local.memory import memory_of
+from inspector.local.model_config import ModelConfig, model_config
+from inspector.local.process import Process
+from inspector.local.weights import NOT_NAMED, model_folder, weights_of
 from inspector.reading import Reading, Unknown
-from inspector.weights import NOT_NAMED, model_folder, weights_of
 
 
 class Inspection:

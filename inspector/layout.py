@@ -34,7 +34,8 @@ class Shared:
 class Paged:
     """Blocks handed out on demand (vLLM). `reserved_blocks` never serve a request.
 
-    `groups` is the number of KV cache groups; above 1, blocks do not convert to tokens."""
+    `groups` is the number of KV cache groups; above 1, blocks do not convert to tokens. `blocks_of` then tells the blocks of a session by the tokens that it
+    stored, where that is known; it is given for one group, too, whose sessions do not grow with every token (sliding windows)."""
 
     blocks: int
     block_tokens: int
@@ -42,6 +43,12 @@ class Paged:
     slots: int | None
     request_tokens: int | None
     groups: int = 1
+    blocks_of: Callable[[int], int] | None = None
+
+    @property
+    def is_uniform(self) -> bool:
+        """Every block holds `block_tokens` tokens of one session."""
+        return self.groups == 1 and self.blocks_of is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +91,8 @@ def capacity_tokens(layout: Layout) -> int | None:
             return slots * slot_tokens
         case Shared(slots, pool_tokens, request_tokens):
             return min(pool_tokens, slots * request_tokens)
-        case Paged(blocks, block_tokens, reserved, _, _, groups):
-            return (blocks - reserved) * block_tokens if groups == 1 else None
+        case Paged(blocks, block_tokens, reserved):
+            return (blocks - reserved) * block_tokens if layout.is_uniform else None
         case MemoryBound():
             return None
 
@@ -97,7 +104,7 @@ def request_tokens(layout: Layout) -> int | None:
             return slot_tokens
         case Shared(_, pool_tokens, most):
             return min(pool_tokens, most)
-        case Paged(_, _, _, _, most, _):
+        case Paged(_, _, _, _, most):
             usable = capacity_tokens(layout)
             return most if usable is None or most is None else min(most, usable)
         case MemoryBound():
@@ -111,7 +118,7 @@ def guaranteed_tokens(layout: Layout) -> int | None:
             return slot_tokens
         case Shared(slots, pool_tokens, most):
             return min(most, pool_tokens // slots)
-        case Paged(blocks, block_tokens, reserved, slots, most, 1) if slots is not None and most is not None:
+        case Paged(blocks, block_tokens, reserved, slots, most) if layout.is_uniform and slots is not None and most is not None:
             return min(most, (blocks - reserved) // slots * block_tokens)
         case _:
             return None

@@ -15,7 +15,7 @@ from inspector.board import TargetInfo
 from inspector.budget import Shape
 from inspector.collector import NO_LAUNCH_FILE, TargetCollector, Watched
 from inspector.config import Config, ConfigError, Poll, Problem, Target, target_from_argument
-from inspector.config_target import LaunchArgv, LaunchFile, LaunchPid
+from inspector.config.target import LaunchArgv, LaunchFile, LaunchPid
 from inspector.contract import Adapter, FlagTable, LaunchView, LogPattern
 from inspector.discovery import Found
 from inspector.fetch import Client, tls_context
@@ -23,8 +23,9 @@ from inspector.follow import FileSource, Follower, JournalSource
 from inspector.generation import NOT_LOOKED_AT
 from inspector.inspection import Inspection
 from inspector.judge import Assessment, Rules, Threshold, assess
-from inspector.launch import Process, process_of, process_on, server_argv, settings
-from inspector.launch_files import LaunchFileReader
+from inspector.launch import server_argv, settings
+from inspector.launch.files import LaunchFileReader
+from inspector.local.process import Process, process_of, process_on
 from inspector.model import Snapshot
 from inspector.reading import Reason, Unknown
 

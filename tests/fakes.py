@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from inspector.contract import Deadline, FlagTable, LaunchView, LogPattern, Observation, Reply, Route
+from inspector.local.process import Process
 from inspector.model import Memory, Pool, Snapshot, State
-from inspector.process import Process
 from inspector.reading import Kind, Known, Origin, Reason, Unknown
 
 NOON = 1_800_000_000.0

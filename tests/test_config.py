@@ -10,8 +10,8 @@ import yaml
 from inspector import model
 from inspector.address import parse_address
 from inspector.config import Config, ConfigError, Facts, LaunchArgv, LaunchFile, LaunchPid, LogSource, from_targets, load, target_from_argument
-from inspector.config_errors import models_in
-from inspector.config_yaml import LARGEST_FILE, MOST_NODES
+from inspector.config.errors import models_in
+from inspector.config.yaml_file import LARGEST_FILE, MOST_NODES
 from inspector.reading import Kind
 
 ROOT = Path(__file__).parent

@@ -13,7 +13,7 @@ import pytest
 from inspector import discovery
 from inspector.contract import FlagTable, Reply, Route
 from inspector.discovery import RECOGNITION_ROUTES, Found, find_servers, recognize
-from inspector.process import Listener, Process
+from inspector.local.process import Listener, Process
 from inspector.reading import Reason, Unknown
 
 pytestmark = pytest.mark.anyio

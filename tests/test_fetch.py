@@ -20,12 +20,12 @@ import trustme
 from anyio.abc import ByteStream, SocketAttribute
 from anyio.streams.tls import TLSListener
 
-import inspector.fetch
+import inspector.fetch.client
 from inspector import __version__
 from inspector.contract import Reply, Route
 from inspector.fetch import Client, Endpoint, tls_context
-from inspector.fetch_errors import TABLE, failure
-from inspector.gunzip import Gunzip, NotGzipError, TooLargeError
+from inspector.fetch.errors import TABLE, failure
+from inspector.fetch.gunzip import Gunzip, NotGzipError, TooLargeError
 from inspector.reading import Reason, Unknown
 from inspector.secrets import Secret
 
@@ -196,7 +196,7 @@ async def test_what_a_route_does_not_allow_is_never_asked(route, query):
 
 def test_the_only_verb_is_get():
     """One request is made in the file, and its verb is a literal."""
-    calls = [node for node in ast.walk(ast.parse(inspect.getsource(inspector.fetch))) if isinstance(node, ast.Call)]
+    calls = [node for node in ast.walk(ast.parse(inspect.getsource(inspector.fetch.client))) if isinstance(node, ast.Call)]
     requests = [call for call in calls if ast.unparse(call.func) == "httpx.Request"]
     assert [ast.literal_eval(call.args[0]) for call in requests] == ["GET"]
     assert not [call for call in calls if ast.unparse(call.func) in ("httpx.AsyncClient", "httpx.Client")]

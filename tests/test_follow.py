@@ -16,11 +16,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from inspector import log_journal
 from inspector.contract import LogPattern, LogView
-from inspector.follow import FileSource, Follower, JournalSource, reader_of
-from inspector.log_file import FileReader
-from inspector.log_line import LONGEST_LINE, probe, stamp_of, unwrap
+from inspector.follow import FileSource, Follower, JournalSource
+from inspector.follow import journal as log_journal
+from inspector.follow.file import FileReader
+from inspector.follow.follower import reader_of
+from inspector.follow.lines import LONGEST_LINE, probe, stamp_of, unwrap
 from inspector.reading import Reason, Unknown
 
 pytestmark = pytest.mark.anyio
@@ -150,7 +151,7 @@ async def test_a_cut_at_every_byte_gives_the_same_view(tmp_path):
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 64, 65, 1000])
 async def test_the_size_of_the_chunks_does_not_matter(log, monkeypatch, size):
-    monkeypatch.setattr("inspector.log_file.CHUNK", size)
+    monkeypatch.setattr("inspector.follow.file.CHUNK", size)
     append(log, STARTED + KILLED + "x" * 300 + "\n" + KILLED)
     assert (await read(log)).counts == {"start": 1, "exceeded": 2}
 
@@ -364,7 +365,7 @@ async def test_a_file_that_could_not_be_read_for_a_while_is_read_on_not_again(lo
     async with Follower(FileSource(log), PATTERNS) as follower:
         await follower.catch_up()
         with monkeypatch.context() as broken:
-            broken.setattr("inspector.log_file.os.fstat", lambda file: (_ for _ in ()).throw(OSError(116, "Stale file handle")))
+            broken.setattr("inspector.follow.file.os.fstat", lambda file: (_ for _ in ()).throw(OSError(116, "Stale file handle")))
             failed = await seen(follower)
             assert isinstance(failed, Unknown)
             assert str(log.parent) not in failed.detail
@@ -378,7 +379,7 @@ async def test_a_file_without_permission_is_told_by_its_base_name(log, monkeypat
     def denied(path, *args, **kwargs):
         raise PermissionError(13, "Permission denied", str(path))
 
-    monkeypatch.setattr("inspector.log_file.os.open", denied)
+    monkeypatch.setattr("inspector.follow.file.os.open", denied)
     async with Follower(FileSource(log), PATTERNS) as follower:
         refused = await seen(follower)
     assert refused.reason is Reason.UNAUTHORIZED

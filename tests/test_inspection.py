@@ -14,14 +14,14 @@ import psutil
 import pytest
 
 from fakes import NO_PROCESS, NOON, FakeAdapter, FakeClock, FakeSources, known, process
-from inspector import connections
 from inspector.collector import TargetCollector, Watched
-from inspector.connections import connections_of
 from inspector.contract import Observation, ProcessView
 from inspector.generation import Seen
 from inspector.inspection import Inspection
+from inspector.local import connections
+from inspector.local.connections import connections_of
+from inspector.local.process import Process
 from inspector.model import MEMORY_FIELDS, Memory, Pool, State
-from inspector.process import Process
 from inspector.reading import NOT_OFFERED, Known, Reading, Reason, Unknown
 
 pytestmark = pytest.mark.anyio

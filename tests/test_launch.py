@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inspector import process as process_module
 from inspector.contract import Flag, FlagKind, FlagTable
-from inspector.launch import Process, process_of, process_on, server_argv, settings, still_running
-from inspector.process import REMEDY
+from inspector.launch import server_argv, settings
+from inspector.local import process as process_module
+from inspector.local.process import REMEDY, Process, process_of, process_on, still_running
 from inspector.reading import Known, Reason, Unknown
 
 AT = 1_796_000_000.0

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from inspector.contract import FlagTable, LaunchView
-from inspector.launch_files import LaunchFileReader, read_launch_file
-from inspector.launch_files.files import LARGEST_FILE
+from inspector.launch.files import LaunchFileReader, read_launch_file
+from inspector.launch.files.files import LARGEST_FILE
 from inspector.reading import Known, Reason, Unknown
 from inspector_llamacpp.flags import FLAGS as LLAMA
 from inspector_mlx.flags import FLAGS as MLX
@@ -522,5 +522,5 @@ def test_a_file_is_not_read_again_for_nothing(chat: Path, monkeypatch: pytest.Mo
     (chat / ".env").write_text("CONTEXT=4096\n")
     again = reader.view(LLAMA)
     assert again is not view, "a .env beside a Compose file belongs to it"
-    monkeypatch.setattr("inspector.launch_files.reader.commands_in", lambda *_: pytest.fail("read again"))
+    monkeypatch.setattr("inspector.launch.files.reader.commands_in", lambda *_: pytest.fail("read again"))
     assert reader.view(LLAMA) is again

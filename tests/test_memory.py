@@ -16,18 +16,18 @@ import psutil
 import pytest
 
 from engines.mlx import write_safetensors
-from inspector import memory_linux, memory_macos
 from inspector.demo.model import write_tiny_model
 from inspector.gguf_header import gguf_tensor_bytes
 from inspector.headroom import memory_headroom
-from inspector.installed import installed_version
 from inspector.layout import Span
-from inspector.memory import memory_of, total_bytes
+from inspector.local import linux, macos
+from inspector.local.installed import installed_version
+from inspector.local.memory import memory_of, total_bytes
+from inspector.local.model_config import model_config
+from inspector.local.process import Process, process_of
+from inspector.local.weights import NOT_NAMED, weights_of
 from inspector.model import Memory
-from inspector.model_config import model_config
-from inspector.process import Process, process_of
 from inspector.reading import NOT_OFFERED, Kind, Known, Origin, Reading, Reason, Unknown
-from inspector.weights import NOT_NAMED, weights_of
 
 NOW = 1_800_000_000.0
 GIB = 2**30
@@ -80,32 +80,32 @@ def proc_of(folder: Path, pid: int, resident: int, pss: int | None, children: st
 
 
 def test_pss_is_preferred_and_named(tmp_path: Path) -> None:
-    assert value(memory_linux.used_bytes(7, NOW, proc_of(tmp_path, 7, 8 * 2**20, 3 * 2**20))) == (3 * 2**20, "PSS of pid 7")
+    assert value(linux.used_bytes(7, NOW, proc_of(tmp_path, 7, 8 * 2**20, 3 * 2**20))) == (3 * 2**20, "PSS of pid 7")
 
 
 def test_rss_where_pss_may_not_be_seen_and_named(tmp_path: Path) -> None:
-    assert value(memory_linux.used_bytes(7, NOW, proc_of(tmp_path, 7, 8 * 2**20, None))) == (8 * 2**20, "RSS of pid 7")
+    assert value(linux.used_bytes(7, NOW, proc_of(tmp_path, 7, 8 * 2**20, None))) == (8 * 2**20, "RSS of pid 7")
 
 
 def test_a_large_process_is_not_walked_page_by_page(tmp_path: Path) -> None:
     """Reading PSS of a hundred gigabytes would hold the server's memory map for long."""
-    assert value(memory_linux.used_bytes(7, NOW, proc_of(tmp_path, 7, 3 * GIB, GIB))) == (3 * GIB, "RSS of pid 7")
+    assert value(linux.used_bytes(7, NOW, proc_of(tmp_path, 7, 3 * GIB, GIB))) == (3 * GIB, "RSS of pid 7")
 
 
 def test_processes_below_count_too(tmp_path: Path) -> None:
     proc_of(tmp_path, 7, 2**20, 2**20, children="8 9")
     proc_of(tmp_path, 8, 2**21, 2**21, children="10 ")
     proc_of(tmp_path, 10, 2**22, 2**22)
-    assert value(memory_linux.used_bytes(7, NOW, tmp_path)) == Reason.NO_SOURCE  # 9 ended between two reads: the sum would be short
+    assert value(linux.used_bytes(7, NOW, tmp_path)) == Reason.NO_SOURCE  # 9 ended between two reads: the sum would be short
     proc_of(tmp_path, 9, 2**23, 2**23)
-    assert value(memory_linux.used_bytes(7, NOW, tmp_path)) == (2**20 + 2**21 + 2**22 + 2**23, "PSS of pid 7 and 3 below it")
+    assert value(linux.used_bytes(7, NOW, tmp_path)) == (2**20 + 2**21 + 2**22 + 2**23, "PSS of pid 7 and 3 below it")
 
 
 @pytest.mark.parametrize("statm", ["", "1", "1 x 1", "1 \x00"])
 def test_what_cannot_be_read_is_unknown(tmp_path: Path, statm: str) -> None:
     (proc_of(tmp_path, 7, 0, None) / "7" / "statm").write_text(statm)
-    assert value(memory_linux.used_bytes(7, NOW, tmp_path)) == Reason.NO_SOURCE
-    assert value(memory_linux.used_bytes(8, NOW, tmp_path)) == Reason.NO_SOURCE
+    assert value(linux.used_bytes(7, NOW, tmp_path)) == Reason.NO_SOURCE
+    assert value(linux.used_bytes(8, NOW, tmp_path)) == Reason.NO_SOURCE
 
 
 @LINUX
@@ -129,7 +129,7 @@ def test_a_process_that_ended_is_unknown() -> None:
 
 
 def test_an_ended_process_that_is_still_listed_has_no_memory(tmp_path: Path) -> None:
-    assert value(memory_linux.used_bytes(7, NOW, proc_of(tmp_path, 7, 0, None))) == Reason.NO_SOURCE
+    assert value(linux.used_bytes(7, NOW, proc_of(tmp_path, 7, 0, None))) == Reason.NO_SOURCE
 
 
 # --- Linux: ceiling ------------------------------------------------------------------------------------------------------------------
@@ -150,7 +150,7 @@ def ceiling(folder: Path, cgroup: str, limits: dict[str, str], own: str = "0::/o
     proc = proc_of(folder / "proc", 7, 1, 1, cgroup=cgroup)
     (proc / "self").mkdir()
     (proc / "self" / "cgroup").write_text(own)
-    return value(memory_linux.ceiling_bytes(7, TOTAL, NOW, proc, mounts_of(folder, limits)))
+    return value(linux.ceiling_bytes(7, TOTAL, NOW, proc, mounts_of(folder, limits)))
 
 
 LIMIT = "limit of the control group"
@@ -191,14 +191,14 @@ def test_another_containers_group_is_seen_through_its_process(tmp_path: Path) ->
     (inside / "memory.max").write_text(f"{5 * GIB}\n")
     (proc / "self").mkdir()
     (proc / "self" / "cgroup").write_text("0::/\n")
-    assert value(memory_linux.ceiling_bytes(7, TOTAL, NOW, proc, mounts)) == (5 * GIB, LIMIT)
+    assert value(linux.ceiling_bytes(7, TOTAL, NOW, proc, mounts)) == (5 * GIB, LIMIT)
 
 
 def test_a_limit_that_cannot_be_seen_is_not_the_machines_memory(tmp_path: Path) -> None:
     proc = proc_of(tmp_path / "proc", 7, 1, 1, cgroup="0::/../other\n")
     (proc / "self").mkdir()
     (proc / "self" / "cgroup").write_text("0::/\n")
-    reading = memory_linux.ceiling_bytes(7, TOTAL, NOW, proc, mounts_of(tmp_path, {".": str(GIB)}))
+    reading = linux.ceiling_bytes(7, TOTAL, NOW, proc, mounts_of(tmp_path, {".": str(GIB)}))
     assert isinstance(reading, Unknown)
     assert reading.bounds == (None, 64 * GIB)
 
@@ -211,7 +211,7 @@ def test_version_1_groups_state_the_limit_of_all_above(tmp_path: Path, figure: i
     (group / "memory.stat").write_text(f"cache 5\nhierarchical_memory_limit {figure}\ntotal_cache 5\n")
     (proc / "self").mkdir()
     (proc / "self" / "cgroup").write_text("0::/\n")
-    assert value(memory_linux.ceiling_bytes(7, TOTAL, NOW, proc, tmp_path / "mounts")) == expected
+    assert value(linux.ceiling_bytes(7, TOTAL, NOW, proc, tmp_path / "mounts")) == expected
 
 
 # --- macOS ---------------------------------------------------------------------------------------------------------------------------
@@ -219,12 +219,12 @@ def test_version_1_groups_state_the_limit_of_all_above(tmp_path: Path, figure: i
 
 @pytest.mark.parametrize("said", ["114688\n", "114688"])
 def test_the_wired_limit_is_the_ceiling(said: str) -> None:
-    assert value(memory_macos.ceiling_bytes(known(128 * GIB), NOW, lambda: said)) == (114688 * 2**20, "iogpu.wired_limit_mb")
+    assert value(macos.ceiling_bytes(known(128 * GIB), NOW, lambda: said)) == (114688 * 2**20, "iogpu.wired_limit_mb")
 
 
 @pytest.mark.parametrize("said", ["0\n", "", None, "unknown oid 'iogpu.wired_limit_mb'", "-1"])
 def test_a_wired_limit_of_zero_is_the_systems_default_and_not_zero(said: str | None) -> None:
-    reading = memory_macos.ceiling_bytes(known(24 * GIB), NOW, lambda: said)
+    reading = macos.ceiling_bytes(known(24 * GIB), NOW, lambda: said)
     assert isinstance(reading, Unknown)
     assert reading.reason is Reason.AMBIGUOUS
     assert reading.bounds == (16 * GIB, 24 * GIB)
@@ -233,7 +233,7 @@ def test_a_wired_limit_of_zero_is_the_systems_default_and_not_zero(said: str | N
 @pytest.mark.parametrize(("memory_gib", "seen_mib"), [(16, 10_922), (16, 12_124), (24, 16_384), (128, 110_080)])
 def test_reported_defaults_lie_within_the_bounds(memory_gib: int, seen_mib: int) -> None:
     """What Metal told users of such machines."""
-    reading = memory_macos.ceiling_bytes(known(memory_gib * GIB), NOW, lambda: "0")
+    reading = macos.ceiling_bytes(known(memory_gib * GIB), NOW, lambda: "0")
     assert isinstance(reading, Unknown)
     assert reading.bounds is not None
     low, high = reading.bounds
@@ -245,9 +245,9 @@ def test_reported_defaults_lie_within_the_bounds(memory_gib: int, seen_mib: int)
 def test_the_footprint_is_used_and_resident_memory_is_no_substitute() -> None:
     """On one user's machine 0.1 GB were resident while the footprint was 102 GB."""
     shown = SimpleNamespace(rss=107_374_182, vms=420 * GIB, phys_footprint=102 * GIB)
-    assert value(memory_macos.used_bytes(7, NOW, lambda pid: shown)) == (102 * GIB, "footprint of pid 7")
+    assert value(macos.used_bytes(7, NOW, lambda pid: shown)) == (102 * GIB, "footprint of pid 7")
     older = SimpleNamespace(rss=107_374_182, vms=420 * GIB, pfaults=1, pageins=1)
-    assert value(memory_macos.used_bytes(7, NOW, lambda pid: older)) == Reason.NOT_REPORTED
+    assert value(macos.used_bytes(7, NOW, lambda pid: older)) == Reason.NOT_REPORTED
 
 
 @pytest.mark.parametrize(("error", "reason"), [(psutil.AccessDenied(7), Reason.UNAUTHORIZED), (psutil.NoSuchProcess(7), Reason.NO_SOURCE)])
@@ -255,7 +255,7 @@ def test_a_process_of_another_user_is_unknown(error: Exception, reason: Reason) 
     def refuse(pid: int) -> Any:
         raise error
 
-    assert value(memory_macos.used_bytes(7, NOW, refuse)) == reason
+    assert value(macos.used_bytes(7, NOW, refuse)) == reason
 
 
 def test_bounds_of_the_ceiling_bound_the_headroom() -> None:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from asking import NO_LAUNCH, NOON, REFUSED, TIMED_OUT, FakeAsk, log_view, stated
-from inspector.command import server_argv
 from inspector.contract import LaunchView, Observation, ProcessView, Reply
 from inspector.launch import settings
+from inspector.launch.command import server_argv
 from inspector.model import POOL_FIELDS, State
 from inspector.reading import NOT_OFFERED, Kind, Known, Origin, Reading, Reason, Unknown
 from inspector_mlx import ADAPTER

@@ -35,9 +35,9 @@ NO_DEFAULT = ("get", "pop", "setdefault", "getattr", "next")
 
 
 NOT_OF_A_SERVER = {
-    "inspector/config_errors.py",  # Lines and columns of the operator's file.
-    "inspector/config_yaml.py",
-    "inspector/log_line.py",  # A time stamp without a fraction of a second.
+    "inspector/config/errors.py",  # Lines and columns of the operator's file.
+    "inspector/config/yaml_file.py",
+    "inspector/follow/lines.py",  # A time stamp without a fraction of a second.
     "inspector/testing/recordings.py",  # A recorded answer without a status is a 200.
 }
 
@@ -71,7 +71,7 @@ def stands_in(call: ast.Call) -> bool:
 # --- Promise 2: read-only -----------------------------------------------------------------------------------------------------------
 
 CLIENTS = {"httpx", "urllib.request", "urllib3", "requests", "http.client", "aiohttp", "ftplib", "smtplib", "telnetlib"}
-MAY_CONNECT = {"inspector/fetch.py", "inspector/fetch_errors.py", "inspector/notify.py"}
+MAY_CONNECT = {"inspector/fetch/client.py", "inspector/fetch/errors.py", "inspector/notify.py"}
 SENDING = {"post", "put", "patch", "delete"}
 
 
@@ -110,7 +110,12 @@ def no_connection_by_hand(tree: ast.AST, path: Path) -> Iterator[ast.AST]:
 
 def nothing_but_get(tree: ast.AST, path: Path) -> Iterator[ast.AST]:
     """The client towards servers names no other method, and adapters call nothing that sends."""
-    if path.parts[0] != "adapters" and str(path) not in ("inspector/fetch.py", "inspector/asking.py", "inspector/collector.py", "inspector/discovery.py"):
+    if path.parts[0] != "adapters" and str(path) not in (
+        "inspector/fetch/client.py",
+        "inspector/asking.py",
+        "inspector/collector.py",
+        "inspector/discovery.py",
+    ):
         return
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and node.value in ("POST", "PUT", "PATCH", "DELETE"):
@@ -239,13 +244,13 @@ BREACHES: list[tuple[Rule, str, str]] = [
     (no_connection_by_hand, "inspector/board.py", "socket.socket().bind(x)"),
     (no_connection_by_hand, "inspector/board.py", "urlopen('http://a')"),
     (no_connection_by_hand, "inspector/board.py", "self.open().connect(x)"),
-    (nothing_but_get, "inspector/fetch.py", "client.post(url)"),
-    (nothing_but_get, "inspector/fetch.py", "client.request('POST', url)"),
-    (nothing_but_get, "inspector/fetch.py", "client.stream(method, url)"),
-    (nothing_but_get, "inspector/fetch.py", "httpx.Request('POST', url)"),
-    (nothing_but_get, "inspector/fetch.py", "httpx.Request(method, url)"),
+    (nothing_but_get, "inspector/fetch/client.py", "client.post(url)"),
+    (nothing_but_get, "inspector/fetch/client.py", "client.request('POST', url)"),
+    (nothing_but_get, "inspector/fetch/client.py", "client.stream(method, url)"),
+    (nothing_but_get, "inspector/fetch/client.py", "httpx.Request('POST', url)"),
+    (nothing_but_get, "inspector/fetch/client.py", "httpx.Request(method, url)"),
     (nothing_but_get, "adapters/inspector_x/__init__.py", "ask.delete(route)"),
-    (nothing_printed_below_the_command_line, "inspector/fetch.py", "print(key)"),
+    (nothing_printed_below_the_command_line, "inspector/fetch/client.py", "print(key)"),
     (nothing_printed_below_the_command_line, "adapters/inspector_x/__init__.py", "import logging"),
     (no_threads_of_our_own, "inspector/board.py", "import threading"),
     (no_threads_of_our_own, "inspector/board.py", "from concurrent.futures import ThreadPoolExecutor"),
@@ -271,10 +276,10 @@ BREACHES: list[tuple[Rule, str, str]] = [
 ALLOWED: list[tuple[Rule, str, str]] = [
     (no_number_for_what_is_missing, "inspector/model.py", "name = x.get('name', '') or 'unnamed'"),
     (no_number_for_what_is_missing, "inspector/model.py", "slots = body.get('slots')"),
-    (no_client_but_fetch, "inspector/fetch.py", "import httpx"),
+    (no_client_but_fetch, "inspector/fetch/client.py", "import httpx"),
     (no_client_but_fetch, "inspector/asking.py", "from urllib.parse import urlencode"),
-    (nothing_but_get, "inspector/fetch.py", "client.stream('GET', url)"),
-    (nothing_but_get, "inspector/fetch.py", "httpx.Request('GET', url)"),
+    (nothing_but_get, "inspector/fetch/client.py", "client.stream('GET', url)"),
+    (nothing_but_get, "inspector/fetch/client.py", "httpx.Request('GET', url)"),
     (no_number_for_what_is_missing, "inspector/model.py", "x = defaultdict(list)"),
     (no_number_for_what_is_missing, "inspector/cli/main.py", "x = seconds or 0"),
     (no_state_of_a_module, "inspector/board.py", "TABLE = {'a': 1}"),

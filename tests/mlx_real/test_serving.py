@@ -14,8 +14,8 @@ from engines.mlx import BYTES_PER_TOKEN, LONGEST, complete, established, said_by
 from engines.server import Server, wait_until
 from inspector.collector import launch_of
 from inspector.contract import LaunchView
+from inspector.local.process import Process
 from inspector.model import POOL_FIELDS, State
-from inspector.process import Process
 from inspector.reading import NOT_OFFERED, Kind, Known, Unknown
 from inspector_mlx import ADAPTER
 from mlx_real.conftest import Watch
