@@ -155,6 +155,10 @@ class TargetCollector:
         observation = await self._observe_generation(adapter, generation, now)
         if observation.state.is_up and generation.contradicted_by(observation):
             generation = await self._begin(adapter, now)
+            generation.born = observation.born
+            observation = await self._observe_generation(adapter, generation, now)
+        elif observation.state.is_up and self._believed_a_former_log(generation, observation):
+            generation.born = observation.born
             observation = await self._observe_generation(adapter, generation, now)
         if observation.state.is_up:
             generation.learn(observation, now)
@@ -222,6 +226,12 @@ class TargetCollector:
     def _starts(self) -> int:
         """Starts of a server process in the followed log so far: one more is the sign of a new process."""
         return self._follower.starts if self._follower is not None else 0
+
+    def _believed_a_former_log(self, generation: Generation, observation: Observation) -> bool:
+        """Whether the log was believed only because nobody knew yet when the process had started."""
+        if self._follower is None or generation.started is not None or observation.born is None or isinstance(self._log(generation), Unknown):
+            return False
+        return isinstance(self._follower.view(born=observation.born, after=None), Unknown)
 
     def _log(self, generation: Generation) -> LogView | Unknown:
         if self._follower is None:

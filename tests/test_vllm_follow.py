@@ -185,18 +185,17 @@ def test_the_captured_process_was_born_when_the_tests_say() -> None:
 
 
 async def test_the_log_of_a_former_process_is_not_believed(path: Path) -> None:
-    """The file ends before the running process was born: what it says is as good as not there, until the process itself writes."""
+    """The file ends before the running process was born; not even the first poll takes its figures, nor calls them drift."""
     append(path, LARGE)
     os.utime(path, (LAST_LINE_OF_LARGE, LAST_LINE_OF_LARGE))
     clock = FakeClock(BORN + 120)
     polls, _ = collector(path, "0.32.0-busy", clock)
-    await polls.poll()
     for _ in range(3):
-        clock.advance(5)
         snapshot = await polls.poll()
         assert isinstance(pool(snapshot).slots, Unknown)
         assert snapshot.drift == ()
         assert pool(snapshot).kv_capacity_tokens.value == SMALL_TOKENS - 128  # type: ignore[union-attr]
+        clock.advance(5)
     append(path, SMALL)
     os.utime(path, (clock.now, clock.now))
     snapshot = await polls.poll()
@@ -212,8 +211,6 @@ async def test_a_server_that_comes_back_is_not_told_by_the_lines_of_the_killed_o
     clock = FakeClock(LAST_LINE_OF_LARGE)
     polls, bodies = collector(path, "0.32.0-busy", clock)
     bodies |= bodies_of("0.32.0-busy") | {"/metrics": (LOGS / "metrics-idle.txt").read_bytes()}
-    await polls.poll()
-    clock.advance(5)
     first = await polls.poll()
     assert pool(first).slots.value == SLOTS  # type: ignore[union-attr]
     assert pool(first).kv_capacity_tokens.value == LARGE_TOKENS - 128  # type: ignore[union-attr]

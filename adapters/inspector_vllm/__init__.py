@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from inspector.contract import Ask, FlagTable, LogPattern, Observation, Reply, Route
+from inspector.contract import Ask, CacheShape, FlagTable, LogPattern, ModelFile, Observation, PlanSettings, Reply, Route
+from inspector.layout import Layout
 from inspector.reading import Unknown
-from inspector_vllm import flags, log, routes
+from inspector_vllm import flags, log, plan, routes
 from inspector_vllm.observe import Recall, observe
 from inspector_vllm.payloads import as_object, listed, version
 from inspector_vllm.pool import OFFERED
@@ -41,6 +42,15 @@ class Vllm:
 
     async def observe(self, ask: Ask, recall: Recall) -> Observation:
         return await observe(ask, recall)
+
+    def cache_shape(self, model: ModelFile, settings: PlanSettings) -> CacheShape | Unknown:
+        return plan.cache_shape(model, settings)
+
+    def cache_bytes(self, model: ModelFile, settings: PlanSettings) -> int | Unknown:
+        return plan.cache_bytes(model, settings)
+
+    def plan_layout(self, model: ModelFile, settings: PlanSettings) -> Layout | Unknown:
+        return plan.plan_layout(model, settings)
 
 
 ADAPTER = Vllm()

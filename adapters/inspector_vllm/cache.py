@@ -57,6 +57,10 @@ class Blocks:
         grown = ceil(tokens, self.block_tokens)
         return sum(_held(group, grown) for group in self.groups)
 
+    def counted(self, context: int) -> int:
+        """What the engine counts for a request of full length: for a short context, a window's spare block comes on top of what it can ever hold."""
+        return sum(ceil(context, self.block_tokens) if group.most is None else group.most for group in self.groups)
+
 
 @dataclass(frozen=True, slots=True)
 class Cache:

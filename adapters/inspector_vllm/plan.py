@@ -18,7 +18,7 @@ BATCHES = 2
 def cache_shape(model: ModelFile, settings: PlanSettings) -> CacheShape | Unknown:
     """Bytes of a session's own tokens on one rank; states as they are padded to blocks."""
     try:
-        layers, running = _read(model, settings, needs_windows=False)
+        layers, running = read(model, settings, needs_windows=False)
         row = cache(Layers(1, 0, 0, 0, layers.row, layers.heads), running).page_bytes // running.block_tokens
         states = layers.states * running.state_blocks * cache(layers, running).page_bytes if layers.states else 0
     except UnfitError as error:
@@ -29,7 +29,7 @@ def cache_shape(model: ModelFile, settings: PlanSettings) -> CacheShape | Unknow
 def cache_bytes(model: ModelFile, settings: PlanSettings) -> int | Unknown:
     """Whole blocks on one rank."""
     try:
-        layers, running = _read(model, settings, needs_windows=False)
+        layers, running = read(model, settings, needs_windows=False)
         found = cache(layers, running)
         return _blocks(model, settings, found) * found.block_bytes
     except UnfitError as error:
@@ -39,7 +39,7 @@ def cache_bytes(model: ModelFile, settings: PlanSettings) -> int | Unknown:
 def plan_layout(model: ModelFile, settings: PlanSettings) -> Layout | Unknown:
     """Blocks of a server with these settings."""
     try:
-        found = cache(*_read(model, settings, needs_windows=True))
+        found = cache(*read(model, settings, needs_windows=True))
         blocks = _blocks(model, settings, found)
     except UnfitError as error:
         return error.unknown
@@ -48,7 +48,8 @@ def plan_layout(model: ModelFile, settings: PlanSettings) -> Layout | Unknown:
     return Paged(blocks, size, NULL_BLOCKS, settings.slots, settings.context_tokens, len(groups), each)
 
 
-def _read(model: ModelFile, settings: PlanSettings, *, needs_windows: bool) -> tuple[Layers, Running]:
+def read(model: ModelFile, settings: PlanSettings, *, needs_windows: bool) -> tuple[Layers, Running]:
+    """The model's layers, and how the engine would run it; raises `UnfitError` for what is missing, broken or not proved."""
     config = huggingface_config(model)
     layers = layers_of(config)
     weights = _model_bytes(config)
@@ -99,8 +100,8 @@ def _in_flight(settings: PlanSettings) -> int | None:
 def _blocks(model: ModelFile, settings: PlanSettings, found: Cache) -> int:
     """As overridden, or as many as fit into the bytes that are set aside for them or left beside the weights."""
     if "num_gpu_blocks_override" in settings.more:
-        return _setting(settings, "num_gpu_blocks_override", 1)
-    if "kv_cache_memory_bytes" in settings.more:
+        memory = _setting(settings, "num_gpu_blocks_override", 1) * found.block_bytes
+    elif "kv_cache_memory_bytes" in settings.more:
         memory = _setting(settings, "kv_cache_memory_bytes", 1)
     elif settings.memory_bytes is None:
         raise UnfitError(Unknown(Reason.NO_SOURCE, "how much memory the KV cache gets is not given"))

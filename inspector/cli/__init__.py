@@ -137,6 +137,54 @@ def explain(
 
 
 @app.command()
+def plan(  # noqa: PLR0913, PLR0917 (what is typed for three forms of one question)
+    targets: Annotated[list[str] | None, typer.Argument(metavar="[URL|NAME]...", help=NAME_HELP, show_default=False)] = None,
+    config: ConfigOption = None,
+    session: Annotated[
+        list[str] | None,
+        typer.Option("--session", metavar="NAME=PROMPT+OUTPUT", help="A kind of session, in tokens; may be given several times.", show_default=False),
+    ] = None,
+    gguf: Annotated[Path | None, typer.Option(metavar="FILE", help="Plan from a GGUF file.", show_default=False)] = None,
+    model_config: Annotated[Path | None, typer.Option("--model-config", metavar="FILE", help="Plan from a model's config.json.", show_default=False)] = None,
+    engine: Annotated[str | None, typer.Option(metavar="ENGINE", help="Whose server it will be; llamacpp for a GGUF file.", show_default=False)] = None,
+    ctx: Annotated[int | None, typer.Option("--ctx", min=1, metavar="TOKENS", help="Tokens of each session.", show_default=False)] = None,
+    parallel: Annotated[int | None, typer.Option("--parallel", min=1, max=4096, metavar="N", help="Sessions at once.", show_default=False)] = None,
+    unified: Annotated[bool | None, typer.Option("--kv-unified/--no-kv-unified", help="Whether sessions share one pool.", show_default=False)] = None,
+    cache_type_k: Annotated[str | None, typer.Option(metavar="TYPE", help="Of keys in the KV cache: f16, q8_0, fp8, …", show_default=False)] = None,
+    cache_type_v: Annotated[str | None, typer.Option(metavar="TYPE", help="Of values in the KV cache.", show_default=False)] = None,
+    memory: Annotated[str | None, typer.Option(metavar="SIZE", help="For weights and KV cache together, such as 24GiB.", show_default=False)] = None,
+    weights: Annotated[str | None, typer.Option(metavar="SIZE", help="Of the weights, where they are not beside the file.", show_default=False)] = None,
+    setting: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=NUMBER", help="Another launch setting that counts, such as ubatch_size=512.", show_default=False)
+    ] = None,
+    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw sessions against tokens into a .svg or .png file.", show_default=False)] = None,
+    catalog: Annotated[str | None, typer.Option(metavar="URL", help="Compare with a public compute catalog.", show_default=False)] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The plan as JSON.")] = False,
+) -> None:
+    """How many sessions fit: on a live server, on one that is yet to be started, or beside what a catalog publishes.
+
+    Exits with 0, or with 3 when something that was asked for is not known or was not understood.
+
+    **Examples**
+
+    * `inspector plan http://127.0.0.1:8080 --session chat=6000+800`
+    * `inspector plan --gguf model.gguf --memory 24GiB --parallel 4 --plot frontier.svg`
+    * `inspector plan --model-config config.json --engine vllm --memory 24GiB --ctx 8192`
+    * `inspector plan --catalog https://example.org/catalog.json --session chat=6000+800`
+    """
+    from inspector.cli.plan import FileOptions, plan_catalog, plan_files, plan_live
+
+    if sum((bool(targets), gguf is not None or model_config is not None, catalog is not None)) > 1:
+        raise RefusedError(["a target, a model's file (--gguf, --model-config) and --catalog are three questions: ask them one by one"])
+    if catalog is not None:
+        raise typer.Exit(plan_catalog(catalog, config, session or [], as_json=as_json))
+    if gguf is None and model_config is None:
+        raise typer.Exit(plan_live(targets or [], config, session or [], as_json=as_json))
+    options = FileOptions(gguf, model_config, engine, ctx, parallel, unified, cache_type_k, cache_type_v, memory, weights, setting or [], plot)
+    raise typer.Exit(plan_files(options, as_json=as_json))
+
+
+@app.command()
 def adapters() -> None:
     """List the adapters that are installed, one an engine: what they may ask, what they offer, and which of them are broken."""
     from inspector.cli.adapters import adapters as run

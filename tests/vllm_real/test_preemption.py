@@ -62,8 +62,8 @@ async def test_preemptions_are_counted_and_every_poll_tells_its_page(server: Ser
         assert_poll_tells_its_page(polled)
     counted = parsed(read_page(server.url))["vllm:num_preemptions_total"][0][1]
     assert value(polls[-1].snapshot, "preemptions_total") == counted > 0
-    assert max(value(polled.snapshot, "requests_waiting") for polled in polls) >= 4
-    assert max(value(polled.snapshot, "requests_running") for polled in polls) == SEQUENCES
+    assert max(value(polled.snapshot, "requests_waiting") for polled in polls) > 0
+    assert 1 < max(value(polled.snapshot, "requests_running") for polled in polls) <= SEQUENCES
 
 
 async def test_what_the_server_is_comes_from_http_and_log_and_they_agree(watch: Watch) -> None:

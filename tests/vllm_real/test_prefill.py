@@ -53,10 +53,5 @@ async def test_an_engine_in_a_long_prefill_never_stalls(server: Server, watch: W
                 polls.append((time.monotonic(), await watcher.poll()))
                 await anyio.sleep(0.1)
     assert [request.result() for request in requests] == [200] * 2
-        [
-            (round(a - began, 2), *(series(p, n) for n in ("num_requests_running", "kv_cache_usage_perc", "generation_tokens_total", "prompt_tokens_total")))
-            for a, p in polls
-        ]
-    )
     assert longest_silence(polls) > stalled_after, "the prompts were read too fast for this test"
     assert {polled.snapshot.state for _, polled in polls} == {State.READY}
