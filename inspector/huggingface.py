@@ -41,7 +41,7 @@ class HuggingFaceConfig:
     def outer_type(self) -> str:
         """Of the whole file: differs from `model_type` where a text model is part of a bigger one."""
         found = self.whole.get("model_type")
-        return found if isinstance(found, str) else self.model_type
+        return found[:NAME_LENGTH] if isinstance(found, str) and found.isprintable() else self.model_type
 
     def has(self, name: str) -> bool:
         """The field is there and not null."""

@@ -1,10 +1,12 @@
 """The session budget, against what the engines were seen to do at the boundary, and its laws over layouts and use."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inspector.budget import Shape, budget, capacity
+from inspector.budget import Fit, Shape, budget, capacity
 from inspector.layout import MemoryBound, Paged, Shared, Span, Split
 from inspector.model import Pool, Slot
 from inspector.reading import NOT_OFFERED, Kind, Known, Origin, Reason, Unknown
@@ -125,3 +127,26 @@ def busy_pool(held, growth, waiting=None):
         layouts=(Shared(4, 4096, 4096),), slots=known(4), slots_busy=known(1), kv_used_tokens=known(held), slots_detail=slots,
         requests_waiting=NOT_OFFERED if waiting is None else known(waiting),
     )  # fmt: skip
+
+
+def test_blocks_of_several_groups_count_as_their_sessions_take_them() -> None:
+    """A gemma3 of six layers: a request of 2048 tokens takes at most 101 blocks, by the engine's own count."""
+    hybrid = Paged(2 * 101 + 1, 128, 1, 4, 2048, groups=6, blocks_of=lambda _: 101)
+    assert capacity(hybrid, Shape(1000, 1048)) == Fit(2, "kv")
+    assert capacity(replace(hybrid, blocks=2 * 101), Shape(1000, 1048)) == Fit(1, "kv")
+    assert capacity(replace(hybrid, blocks=9 * 101), Shape(1000, 1048)) == Fit(4, "slots")
+    assert capacity(hybrid, Shape(1000, 1049)) == Fit(0, "context")
+
+
+def test_two_readings_of_a_hybrid_pool_bound_its_budget() -> None:
+    """Where only the blocks of a full-length request are known: at worst each session takes them all, at best its tokens' blocks of one group."""
+    least = Paged(203, 128, 1, 64, 2048, groups=6, blocks_of=lambda _: 101)
+    most = replace(least, blocks_of=lambda tokens: -(-tokens // 128))
+    found = budget(Pool(slots=known(64), layouts=(least, most)), Shape(700, 324))
+    assert found.capacity == Span(2, 25)
+
+
+def test_tokens_in_use_do_not_tell_the_blocks_of_several_groups() -> None:
+    hybrid = Paged(203, 128, 1, 4, 2048, groups=6, blocks_of=lambda _: 101)
+    pool = Pool(slots=known(4), slots_busy=known(1), requests_running=known(1), kv_used_tokens=known(128), layouts=(hybrid,))
+    assert isinstance(budget(pool, Shape(700, 324)).headroom, Unknown)

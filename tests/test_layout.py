@@ -165,3 +165,9 @@ def test_headroom_rests_on_the_use_that_its_layout_needs():
     assert kv_headroom_tokens(Shared(4, 4096, 4096), None, 1) is None
     assert kv_headroom_ratio(Shared(4, 4096, 4096), 1024, None) == 0.75
     assert kv_headroom_tokens(Paged(33, 128, 1, 4, 2048), 128, None) == 3968
+
+
+def test_blocks_that_sessions_do_not_fill_alike_are_no_tokens() -> None:
+    """One group of sliding windows: blocks come back while a session still grows."""
+    window = Paged(33, 128, 1, 4, 2048, blocks_of=lambda tokens: min(17, -(-tokens // 128)))
+    assert (capacity_tokens(window), guaranteed_tokens(window), request_tokens(window)) == (None, None, 2048)

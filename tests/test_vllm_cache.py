@@ -1,4 +1,4 @@
-"""Blocks of vLLM's KV cache from a config.json. Right values: the engine's own configuration object and log lines, and figures of real models with their sources."""
+"""Blocks of vLLM's KV cache from a config.json. Right values: the engine's own words, and figures of real models with their sources."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ MODELS = json.loads(Path(__file__).with_name("fixtures").joinpath("kv_hf", "mode
 GIB = 2**30
 SMALL = {"hidden_size": 128, "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 32, "torch_dtype": "bfloat16"}
 GEMMA = {**SMALL, "model_type": "gemma3_text", "num_key_value_heads": 1, "head_dim": 64, "sliding_window": 256, "sliding_window_pattern": 6}
+LATENT = {"kv_lora_rank": 512, "qk_rope_head_dim": 64}
 LINEAR = {
     "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 16, "linear_value_head_dim": 16, "linear_conv_kernel_dim": 4,
 }  # fmt: skip
@@ -55,7 +56,7 @@ SAID_BY_THE_ENGINE = [
     ({**GEMMA, "num_hidden_layers": 8}, settings(8192), 32768, 32768, 8, 309, 868723),
     ({**SMALL, "model_type": "llama"}, settings(cache_type="fp8"), 65536, 16384, 1, 16, 2097152),
     ({**SMALL, "model_type": "llama"}, settings(block_size=32), 32768, 32768, 1, 64, 1048576),
-    ({**SMALL, "model_type": "deepseek_v2", "num_hidden_layers": 3, "kv_lora_rank": 512, "qk_rope_head_dim": 64}, settings(block_size=16), 55296, 19418, 1, 128, 310688),
+    ({**SMALL, **LATENT, "model_type": "deepseek_v2", "num_hidden_layers": 3}, settings(block_size=16), 55296, 19418, 1, 128, 310688),
     ({**SMALL, **LINEAR, "model_type": "qwen3_next", "head_dim": 64}, settings(), 65536, 16384, 4, 22, 1525201),
     ({**SMALL, **LINEAR, "model_type": "qwen3_next"}, settings(), 32768, 32768, 4, 22, 3050402),
 ]  # fmt: skip
@@ -92,6 +93,31 @@ def test_windows_need_fewer_blocks_only_beyond_window_and_batch() -> None:
     assert found.blocks_of(8191) == 64 + 5 * (6 + 1), "255 + 512 tokens are 6 blocks, and one may be begun"
 
 
+def test_a_window_ends_one_token_before_itself_and_two_batches_may_be_under_way() -> None:
+    config = {**GEMMA, "sliding_window": 129}
+    memory = {"kv_cache_memory_bytes": GIB, "block_size": 128, "max_num_batched_tokens": 512}
+    alone = layout(config, PlanSettings(8192, 4, more=memory | {"max_concurrent_batches": 1}))
+    server = layout(config, PlanSettings(8192, 4, more=memory))
+    assert alone.blocks_of is not None
+    assert server.blocks_of is not None
+    assert alone.blocks_of(8192) == 5 + 1, "128 + 512 tokens; four layers without a full one are one group"
+    assert server.blocks_of(8192) == 9 + 1
+
+
+@pytest.mark.parametrize(("number", "groups", "pages"), [(5, 3, 2), (9, 2, 5)])
+def test_groups_are_as_big_as_the_smaller_kind_unless_the_kinds_are_nearly_alike(number: int, groups: int, pages: int) -> None:
+    """Three windows and two full layers are groups of two; five and four are groups of five, for a group may be padded."""
+    config = {**SMALL, "model_type": "gemma2", "sliding_window": 200, "num_hidden_layers": number}
+    found = layout(config, settings())
+    assert (found.groups, found.blocks) == (groups, GIB // (pages * 32768))
+
+
+def test_a_pool_that_has_only_the_null_block_is_refused() -> None:
+    for blocks in (0, 1):
+        assert isinstance(ADAPTER.plan_layout(file({**SMALL, "model_type": "llama"}), settings(num_gpu_blocks_override=blocks)), Unknown)
+    assert layout({**SMALL, "model_type": "llama"}, settings(num_gpu_blocks_override=2)).blocks == 2
+
+
 def test_a_session_of_a_hybrid_model_holds_its_states_from_the_first_token() -> None:
     config = {**SMALL, **LINEAR, "model_type": "qwen3_next"}
     with_prefixes, without = layout(config, settings()), layout(config, settings(enable_prefix_caching=0))
@@ -114,7 +140,7 @@ def test_heads_are_shared_out_over_ranks_and_never_less_than_one() -> None:
     assert each == [CacheShape(1024), CacheShape(512), CacheShape(512)]
     broken = ADAPTER.cache_shape(file({**config, "num_key_value_heads": 3}), settings(tensor_parallel_size=2))
     assert isinstance(broken, Unknown)
-    latent = {**SMALL, "model_type": "deepseek_v3", "kv_lora_rank": 512, "qk_rope_head_dim": 64}
+    latent = {**SMALL, **LATENT, "model_type": "deepseek_v3"}
     assert ADAPTER.cache_shape(file(latent), settings(tensor_parallel_size=4)) == CacheShape(4 * 576 * 2)
 
 
@@ -129,6 +155,8 @@ UNKNOWN = [
     ({**SMALL, **LINEAR, "model_type": "qwen3_next"}, {"tensor_parallel_size": 2}, "tensor parallelism"),
     ({**SMALL, "model_type": "llama", "layer_types": ["full_attention", "other", "x", "y"]}, {}, "layer_types"),
     ({"model_type": "llama", "torch_dtype": "bfloat16"}, {}, "num_hidden_layers"),
+    ({"model_type": "llava", "torch_dtype": "bfloat16", "text_config": {**SMALL, "model_type": "llama"}}, {}, "model type llava"),
+    ({**SMALL, "model_type": "llama", "quantization_config": {"kv_cache_scheme": {"num_bits": 8}}}, {}, "cache type of its own"),
     ({**SMALL, "model_type": "llama", "num_key_value_heads": True}, {}, "num_key_value_heads"),
 ]  # fmt: skip
 
@@ -142,7 +170,7 @@ def test_what_was_not_proved_or_cannot_be_read_is_unknown_by_name(config: dict[s
 
 
 def test_settings_that_decide_are_asked_for() -> None:
-    latent = {**SMALL, "model_type": "deepseek_v3", "kv_lora_rank": 512, "qk_rope_head_dim": 64}
+    latent = {**SMALL, **LATENT, "model_type": "deepseek_v3"}
     no_block = ADAPTER.plan_layout(file(latent), PlanSettings(2048, 4, more={"kv_cache_memory_bytes": GIB}))
     no_batch = ADAPTER.plan_layout(file({**GEMMA, "num_hidden_layers": 6}), PlanSettings(2048, 4, more={"kv_cache_memory_bytes": GIB}))
     no_memory = ADAPTER.plan_layout(file({**SMALL, "model_type": "llama"}), PlanSettings(2048, 4))

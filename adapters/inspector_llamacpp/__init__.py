@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from inspector.contract import Ask, FlagTable, LogPattern, Observation, Reply, Route
-from inspector_llamacpp import flags, log, routes
+from inspector.contract import Ask, CacheShape, FlagTable, LogPattern, ModelFile, Observation, PlanSettings, Reply, Route
+from inspector.layout import Layout
+from inspector.reading import Unknown
+from inspector_llamacpp import flags, log, plan, routes
 from inspector_llamacpp.observe import Recall, first_answers, observe_single
 from inspector_llamacpp.payloads import as_object, is_props
 from inspector_llamacpp.pool import OFFERED
@@ -43,6 +45,15 @@ class LlamaCpp:
             return answers
         facts, busy_by_health = answers
         return await observe_router(ask, recall, facts) if facts.is_router else await observe_single(ask, recall, facts, busy_by_health)
+
+    def cache_shape(self, model: ModelFile, settings: PlanSettings) -> CacheShape | Unknown:
+        return plan.cache_shape(model, settings)
+
+    def cache_bytes(self, model: ModelFile, settings: PlanSettings) -> int | Unknown:
+        return plan.cache_bytes(model, settings)
+
+    def plan_layout(self, model: ModelFile, settings: PlanSettings) -> Layout | Unknown:
+        return plan.plan_layout(model, settings)
 
 
 def _is_whole_props(body: Mapping[str, object] | None) -> bool:

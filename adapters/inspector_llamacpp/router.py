@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,11 +19,18 @@ from inspector_llamacpp.permits import Permits
 from inspector_llamacpp.pool import Sources
 
 
+_NAME = re.compile(r"(?![A-Za-z]:/)(?![.~])[^/\\]+(?:/(?!.*\.gguf$)[^/\\]+)?")
+"""A name, or org/name. All else is a path."""
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One model of the router's list. `settings` are its process's arguments, as far as they tell something."""
 
     id: str
+    """As the router is asked for it: in a preset that may be a path."""
+    pool: str
+    """As it is told: never a path."""
     status: str
     settings: LaunchView | Unknown
     context: Reading[int]
@@ -50,7 +58,7 @@ async def observe_router(ask: Ask, recall: Recall, facts: Props) -> Observation:
     for gone in recall.models.keys() - {(entry.id, entry.process) for entry in listed if entry.status in ("loaded", "sleeping")}:
         del recall.models[gone]
     seen = [await _look(ask, recall, entry) for entry in listed if entry.status in ("loaded", "sleeping", "loading")]
-    failed = tuple(Fault("/models", Reason.INVALID, f"model {entry.id} failed to load or crashed: see the router's log") for entry in listed if entry.failed)
+    failed = tuple(Fault("/models", Reason.INVALID, f"model {entry.pool} failed to load or crashed: see the router's log") for entry in listed if entry.failed)
     return Observation(
         State.READY,
         "a router",
@@ -75,7 +83,18 @@ def entries(reply: Reply | Unknown) -> list[Entry] | Unknown:
     models = [entry for entry in found if entry is not None]
     if len({entry.id for entry in models}) < len(models):
         return Unknown(Reason.INVALID, "/models lists one model twice")
-    return models
+    told = pool_ids(entry.id for entry in models)
+    return [replace(entry, pool=told[entry.id]) for entry in models]
+
+
+def pool_ids(ids: Iterable[str]) -> dict[str, str]:
+    """What each of the router's ids is told as: itself, or the base name of a path, with a number where two would be alike."""
+    told: dict[str, str] = {}
+    for name in sorted(ids, key=lambda name: (_NAME.fullmatch(name) is None, name)):
+        plain = name if _NAME.fullmatch(name) else base_name(name) or "model"
+        choices = (plain, *(f"{plain}-{number}" for number in range(2, len(told) + 2)))
+        told[name] = next(choice for choice in choices if choice not in told.values())
+    return told
 
 
 def _entry(row: Mapping[str, Any], origin: Origin) -> Entry | None:
@@ -85,6 +104,7 @@ def _entry(row: Mapping[str, Any], origin: Origin) -> Entry | None:
     figures: Mapping[str, Any] = meta if isinstance(meta, dict) else {}
     return Entry(
         id=str(name),
+        pool="",
         status=status["value"],
         settings=router_settings(status.get("args"), origin),
         context=positive(figures.get("n_ctx"), origin, "n_ctx of a model"),
@@ -98,7 +118,7 @@ def _entry(row: Mapping[str, Any], origin: Origin) -> Entry | None:
 async def _look(ask: Ask, recall: Recall, entry: Entry) -> Seen:
     name: Reading[str] = text(base_name(entry.id), entry.origin, "a model's id")
     if entry.status == "loading":
-        return Seen(pool.dark(causes.LOADING, name, entry.id))
+        return Seen(pool.dark(causes.LOADING, name, entry.pool))
     if entry.status == "sleeping":
         return _asleep(recall, entry, _listed_props(entry, name))
     facts = replace(read_props(await ask.get(routes.MODEL_PROPS, model=entry.id)), model=name)
@@ -115,15 +135,15 @@ async def _awake(ask: Ask, recall: Recall, entry: Entry, facts: Props) -> Seen:
     page = await read_numbers(ask, permits, recall.scanner, routes.MODEL_METRICS, model=entry.id)
     table = await read_slots(ask, permits, page.processing, facts.slots, routes.MODEL_SLOTS, model=entry.id)
     sources = Sources(facts, page, table, causes.ROUTER_LOG, entry.settings, causes.NO_SETTING, {}, entry.trained)
-    built, drift = pool.build(sources, memory, entry.id)
-    faults = faults_of((f"/props of {entry.id}", facts.slots), (f"/metrics of {entry.id}", page.processing), (f"/slots of {entry.id}", table))
+    built, drift = pool.build(sources, memory, entry.pool)
+    faults = faults_of((f"/props of {entry.pool}", facts.slots), (f"/metrics of {entry.pool}", page.processing), (f"/slots of {entry.pool}", table))
     return Seen(built, drift, faults, pool.progress(sources, built))
 
 
 def _asleep(recall: Recall, entry: Entry, facts: Props) -> Seen:
     """What holds while a model sleeps: its slots, its context, the shape of its cache."""
     sources = Sources(facts, no_numbers(causes.SLEEPING), causes.SLEEPING, causes.ROUTER_LOG, entry.settings, causes.NO_SETTING, {}, entry.trained)
-    built, drift = pool.build(sources, recall.of(entry.id, entry.process), entry.id)
+    built, drift = pool.build(sources, recall.of(entry.id, entry.process), entry.pool)
     return Seen(built, drift)
 
 

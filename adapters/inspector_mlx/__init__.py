@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from inspector.contract import Ask, FlagTable, LogPattern, Observation, Reply, Route
-from inspector_mlx import flags, log, routes
+from inspector.contract import Ask, CacheShape, FlagTable, LogPattern, ModelFile, Observation, PlanSettings, Reply, Route
+from inspector.layout import Layout
+from inspector.reading import Unknown
+from inspector_mlx import flags, log, plan, routes
 from inspector_mlx.observe import OFFERED, observe
 from inspector_mlx.payloads import Health, health, is_model_list, is_python_server
 
@@ -37,6 +39,15 @@ class Mlx:
 
     async def observe(self, ask: Ask, recall: None) -> Observation:  # noqa: ARG002
         return await observe(ask)
+
+    def cache_shape(self, model: ModelFile, settings: PlanSettings) -> CacheShape | Unknown:
+        return plan.cache_shape(model, settings)
+
+    def cache_bytes(self, model: ModelFile, settings: PlanSettings) -> int | Unknown:
+        return plan.cache_bytes(model, settings)
+
+    def plan_layout(self, model: ModelFile, settings: PlanSettings) -> Layout | Unknown:
+        return plan.plan_layout(model, settings)
 
 
 ADAPTER = Mlx()

@@ -21,7 +21,7 @@ ELEMENT_BYTES: Mapping[str, int] = {"bfloat16": 2, "float16": 2, "float32": 4}
 @dataclass(frozen=True, slots=True)
 class Layers:
     """Caches of a model by class. `row`: elements of a token in one attention layer, keys and values of all heads. `tail`, `state`: elements that one state
-    layer keeps, in the model's type and in 32 bits. `is_latent`: the row is not one of heads."""
+    layer keeps, in the model's type and in 32 bits. `width`: elements of a head; 0 where the row is not one of equal heads."""
 
     full: int
     rotating: int
@@ -30,7 +30,7 @@ class Layers:
     row: int
     tail: int = 0
     state: int = 0
-    is_latent: bool = False
+    width: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,19 +73,19 @@ def full_cells(updates: Sequence[int]) -> int:
 
 
 def rotating_cells(updates: Sequence[int], window: int) -> int:
-    """Cells of a cache that keeps a window: a chunk of several tokens is stored whole after the window's rest, single tokens grow it by steps up to the window."""
-    cells = tokens = filled = 0
+    """Cells of a cache that keeps a window: a chunk of tokens is stored whole after the window's rest, single tokens grow it by steps up to the window."""
+    cells = tokens = place = 0
     for new in updates:
         if new > 1:
-            cells = new + min(filled if tokens <= cells else cells, window - 1)
-            filled = cells
+            kept = cells if place < tokens else place  # Cells that no token has been in are cut off.
+            cells = place = min(kept, window - 1) + new
         else:
             if tokens >= cells < window:
                 cells += min(STEP, window - tokens)
-                filled = tokens
+                place = tokens
             if cells > window:
-                cells = filled = window
-            filled = 1 if filled == window else filled + 1
+                cells = place = window
+            place = 1 if place == window else place + 1
         tokens += new
     return cells
 

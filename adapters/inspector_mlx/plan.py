@@ -13,9 +13,7 @@ from inspector_mlx.families import layers_of
 
 DECODE_CONCURRENCY, PROMPT_CONCURRENCY, PREFILL_STEP, GROUP, QUANTIZED_START = 32, 8, 2048, 64, 5000
 """The server's defaults."""
-BITS = frozenset({2, 3, 4, 6, 8})
-PLAIN_BITS = frozenset({2, 4, 8})
-"""Those that fill 32-bit words."""
+PROVED_BITS, PROVED_GROUPS = (4, 8), (32, 64)
 GROWS = Unknown(Reason.NOT_OFFERED, "MLX LM sets nothing aside: its KV cache grows with its sessions")
 
 
@@ -67,7 +65,9 @@ def plan_layout(model: ModelFile, settings: PlanSettings) -> Layout | Unknown:
     try:
         found = _read(model, settings)
         budget = _budget(model, settings)
-        slots = settings.slots or max(_setting(settings, "decode_concurrency", DECODE_CONCURRENCY), _setting(settings, "prompt_concurrency", PROMPT_CONCURRENCY))
+        slots = settings.slots or max(
+            _setting(settings, "decode_concurrency", DECODE_CONCURRENCY), _setting(settings, "prompt_concurrency", PROMPT_CONCURRENCY)
+        )
     except UnfitError as error:
         return error.unknown
     return MemoryBound(1 if found.quantized else slots, found, budget)  # A quantized cache runs requests one by one.
@@ -92,8 +92,10 @@ def _quantized(layers: Layers, settings: PlanSettings) -> Quantized | None:
     bits, group = settings.more["kv_bits"], _setting(settings, "kv_group_size", GROUP)
     if layers.rotating:
         raise UnfitError(Unknown(Reason.INVALID, "MLX LM cannot quantize the cache of a model with sliding windows"))
-    if bits not in PLAIN_BITS or group not in (32, 64, 128) or layers.is_latent:
-        raise not_proved(ENGINE, f"a cache of {bits} bits" if bits not in PLAIN_BITS else "a latent cache in fewer bits")
+    if not layers.width:
+        raise not_proved(ENGINE, "a latent attention in fewer bits")
+    if bits not in PROVED_BITS or group not in PROVED_GROUPS:
+        raise not_proved(ENGINE, f"{bits} bits in groups of {group}")
     if layers.width % group:
         raise UnfitError(Unknown(Reason.INVALID, f"heads of {layers.width} elements do not divide into groups of {group}"))
     return Quantized(bits, group)

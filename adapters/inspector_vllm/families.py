@@ -12,13 +12,15 @@ from inspector.reading import Reason, Unknown
 from inspector_vllm.cache import ENGINE, Layers
 
 SLIDING, FULL, LINEAR = "sliding_attention", "full_attention", "linear_attention"
+OUTER: Mapping[str, str] = {"gemma3_text": "gemma3"}
+"""Bigger models whose text model is of a type below: the engine builds it from the same class. That was read in its source, not run."""
 
 
 def layers_of(config: HuggingFaceConfig) -> Layers:
     """The layers of a model; raises `UnfitError` for a type that was not proved, or a field that is missing or broken."""
-    family = FAMILIES.get(config.model_type)
-    if family is None:
-        raise not_proved(ENGINE, f"model type {config.model_type}")
+    family, outer = FAMILIES.get(config.model_type), config.outer_type
+    if family is None or outer not in (config.model_type, OUTER.get(config.model_type)):
+        raise not_proved(ENGINE, f"model type {config.model_type if family is None else outer}")
     return family(config)
 
 

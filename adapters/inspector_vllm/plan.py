@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from inspector.contract import CacheShape, ModelFile, PlanSettings
 from inspector.huggingface import HuggingFaceConfig, UnfitError, huggingface_config, not_proved
 from inspector.layout import Layout, Paged
@@ -13,6 +15,9 @@ BLOCK_TOKENS = 16
 """On a GPU; a CPU build takes 128."""
 BATCHES = 2
 """Batches under way at once: a server schedules the next one while one runs."""
+
+CACHE_QUANTIZED = ("kv_cache_scheme", "kv_cache_quant_algo")
+"""In a checkpoint's quantization_config: it decides the type of an automatic cache."""
 
 
 def cache_shape(model: ModelFile, settings: PlanSettings) -> CacheShape | Unknown:
@@ -65,8 +70,10 @@ def read(model: ModelFile, settings: PlanSettings, *, needs_windows: bool) -> tu
 
 
 def _model_bytes(config: HuggingFaceConfig) -> int:
-    if config.whole.get("compression_config") is not None:
-        raise not_proved(ENGINE, "a checkpoint with compression_config")
+    quantization = config.whole.get("quantization_config")
+    named = quantization if isinstance(quantization, Mapping) else {}
+    if any(named.get(name) is not None for name in CACHE_QUANTIZED) or config.whole.get("compression_config") is not None:
+        raise not_proved(ENGINE, "a checkpoint that brings a cache type of its own")
     found = MODEL_BYTES.get(config.dtype())
     if found is None:
         raise not_proved(ENGINE, f"weights of type {config.dtype()}")
