@@ -4,7 +4,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
+import traceback
 from pathlib import Path
 from typing import Annotated
 
@@ -34,21 +37,49 @@ ListenOption = Annotated[str | None, typer.Option("--listen", metavar="HOST:PORT
 
 
 def main() -> None:
-    """Runs what was typed, and exits: 0 done, 3 not understood; `check` and `demo` have more to say."""
+    """Runs what was typed, and exits: 0 done, 3 not understood, 1 broken off; `check` and `demo` have more to say. Never a traceback."""
     try:
         code = app(standalone_mode=False)
+        sys.stdout.flush()
     except RefusedError as refusal:
-        sys.stderr.write("".join(f"inspector: {line}\n" for line in refusal.lines))
+        _say(*refusal.lines)
         code = refusal.exit_code
     except typer.Abort:
         code = 130
+    except (BrokenPipeError, SystemExit):
+        code = _broken_off()  # The reader has gone. rich and click end the process then.
     except Exception as error:
         # Typer brings its own copy of click, or uses yours: its usage errors are known by being able to show themselves.
-        if not hasattr(error, "show"):
-            raise
-        error.show()
-        code = USAGE_EXIT
+        if hasattr(error, "show"):
+            error.show()
+            code = USAGE_EXIT
+        else:
+            _say(f"broken off: {_told(error)}")
+            code = _broken_off()
     sys.exit(code)
+
+
+def _say(*lines: str) -> None:
+    printable = ("".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in line) for line in lines)
+    with contextlib.suppress(OSError):
+        sys.stderr.write("".join(f"inspector: {line}\n" for line in printable))
+
+
+def _told(error: BaseException) -> str:
+    """An exception's kind and place. Its own text may hold a path or a key; the system's word for an error does not."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        (error,) = error.exceptions
+    frames = list(traceback.walk_tb(error.__traceback__))
+    place = f" at {Path(frames[-1][0].f_code.co_filename).name}:{frames[-1][1]}" if frames else ""
+    said = f" ({error.strerror})" if isinstance(error, OSError) and isinstance(error.strerror, str) else ""
+    return f"{type(error).__name__}{said}{place}"
+
+
+def _broken_off() -> int:
+    """The exit code: to `check` it is an unknown. What is left to be written is dropped, or Python would fail over it once more at its end."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 3 if sys.argv[1:2] == ["check"] else 1
 
 
 @app.callback(invoke_without_command=True)

@@ -50,12 +50,13 @@ class Catalog:
 
 async def fetch_catalog(url: str) -> Catalog:
     """Raises CatalogError for a URL that cannot be asked, and for an answer that is no catalog."""
-    root, path = _parts(url)
-    client = Client(Endpoint(root), largest_body=LARGEST_CATALOG)
+    try:
+        root, path = _parts(url)
+        client = Client(Endpoint(root), largest_body=LARGEST_CATALOG)
+    except ValueError:
+        raise CatalogError("is not a URL that can be asked; write http://host/path or https://host/path, without a query, a name or a password") from None
     try:
         reply = await client.get(Route(path, deadline=Deadline.FAST), deadline=DEADLINE, send_key=False)
-    except ValueError:
-        raise CatalogError("is not a URL that can be asked; write http://host/path or https://host/path") from None
     finally:
         await client.aclose()
     if isinstance(reply, Unknown):
@@ -87,12 +88,8 @@ def _published(entry: Mapping[str, Any], origin: Origin) -> Published:
 
 
 def _parts(url: str) -> tuple[str, str]:
-    """The server's URL and the path on it."""
-    try:
-        parts = urlsplit(url)
-        host = parts.hostname
-    except ValueError:
-        host = None
-    if host is None or parts.scheme not in ("http", "https") or parts.query or parts.fragment or "@" in parts.netloc or not url.isprintable():
-        raise CatalogError("is not a URL that can be asked; write http://host/path or https://host/path, without a query, a name or a password")
+    """The server's URL and the path on it. Raises ValueError."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or parts.query or parts.fragment or " " in url or not url.isprintable():
+        raise ValueError
     return f"{parts.scheme}://{parts.netloc}", parts.path or "/"

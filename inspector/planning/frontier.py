@@ -17,6 +17,8 @@ from inspector.reading import Reason, Unknown
 LONGEST = 2**24
 """Tokens of a session, where the model's file tells no context length."""
 MOST_SESSIONS = 4096
+ROUND = 256
+"""Tokens: people write context settings in multiples of it."""
 
 NO_WEIGHTS = Unknown(Reason.NO_SOURCE, "the size of the model's weights is not known; state it with --weights")
 
@@ -138,7 +140,13 @@ class Planner:
             layout = self._layout(setting, sessions)
             return isinstance(layout, Unknown) or not _holds(layout, sessions, tokens)
 
-        return last(too_small, 1, highest) + 1
+        return self._round(last(too_small, 1, highest) + 1, sessions, tokens)
+
+    def _round(self, setting: int, sessions: int, tokens: int) -> int:
+        """A rounder setting where it costs nothing. One that is the session's own tokens says what it means already."""
+        rounder = -(-setting // ROUND) * ROUND
+        costs = self._kv_bytes(rounder, sessions) != self._kv_bytes(setting, sessions)
+        return setting if costs or setting == tokens else rounder
 
 
 def last(holds: Callable[[int], bool], low: int, high: int) -> int:

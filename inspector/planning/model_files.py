@@ -16,9 +16,9 @@ from inspector.contract import ModelFile
 from inspector.local.weights import MOST_FILES, PART, PATTERNS, _tensor_bytes
 from inspector.reading import LARGEST_COUNT
 
-LARGEST_CONFIG = 4 * 2**20
+LARGEST_CONFIG = 2**20
 LARGEST_HEAD = 256 * 2**20
-MOST_ENTRIES = 65_536
+MOST_ENTRIES = 16_384
 MOST_ITEMS = 5_000_000
 KEPT_ITEMS = 4096
 """A list for the layers is shorter, a vocabulary longer."""
@@ -111,7 +111,14 @@ class _Head:
             value = self._value(self._number("I"))
             if value is not PASSED and len(key) <= KEPT_TEXT:
                 found[key] = value
+        self._check_end()
         return found
+
+    def _check_end(self) -> None:
+        """Passing over what is not there goes unnoticed until here."""
+        at = self._content.tell()
+        if self._content.seek(0, 2) < at:
+            raise _cut()
 
     def _value(self, kind: int) -> Any:
         if kind == STRING:
@@ -155,7 +162,7 @@ class _Head:
     def _read(self, length: int) -> bytes:
         data = self._content.read(length)
         if len(data) < length:
-            raise ModelFileError("ends in its head; download it again")
+            raise _cut()
         return data
 
     def _pass(self, length: int) -> None:
@@ -168,6 +175,10 @@ def _form(kind: int) -> str:
     if kind not in FORMS:
         raise _broken()
     return FORMS[kind]
+
+
+def _cut() -> ModelFileError:
+    return ModelFileError("ends in its head; download it again")
 
 
 def _broken() -> ModelFileError:
