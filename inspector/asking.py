@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 from urllib.parse import urlencode
 
+from inspector.clocks import Clock
 from inspector.contract import GENERATION, POLL, Deadline, LaunchView, LogView, ProcessView, Reply, Route
-from inspector.generation import NOT_LOOKED_AT, BackOff, Generation
+from inspector.generation import NOT_LOOKED_AT, BackOff, Generation, Kept
 from inspector.reading import Known, Reason, Unknown
 
 LONGEST_BACK_OFF = 4
@@ -25,13 +26,16 @@ class Get(Protocol):
 
 @dataclass(slots=True)
 class PollAsk:
-    """`inspector.contract.Ask` for one poll. `deadlines` are seconds for each kind of route; `interval` is the poll interval in seconds."""
+    """`inspector.contract.Ask` for one poll.
+
+    `deadlines` are seconds for each kind of route; `interval` is the poll interval in seconds; `monotonic` measures durations.
+    """
 
     fetch: Get
     routes: tuple[Route, ...]
     generation: Generation
     now: float
-    clock: Callable[[], float]
+    monotonic: Clock
     interval: float
     deadlines: Mapping[Deadline, float]
     log: LogView | Unknown
@@ -51,35 +55,36 @@ class PollAsk:
             raise ValueError(f"{route.path} is not among the routes that this adapter lists")
         key = (route.path, urlencode(sorted((*route.required, *query.items()))))
         kept = self.generation.replies.get(key)
-        if kept is not None and _is_fresh(kept, route, self.clock()):
-            return kept
-        if route.deadline is Deadline.MAY_BLOCK and self._is_left_alone(key[1]):
+        began = self.monotonic()
+        if kept is not None and _is_fresh(kept, route, began):
+            return kept.reply
+        if route.deadline is Deadline.MAY_BLOCK and self._is_left_alone(key):
             return BUSY
         self.asked += 1
         reply = await self.fetch(route, query, deadline=self.deadlines[route.deadline])
         if route.deadline is Deadline.MAY_BLOCK:
-            reply = self._note_blocking(key[1], reply)
+            reply = self._note_blocking(key, reply)
         if isinstance(reply, Unknown) and reply.reason is Reason.UNREACHABLE:
             self.generation.refused = True
         if isinstance(reply, Reply) and reply.status == 200 and route.every != POLL:
-            self.generation.replies[key] = reply
+            self.generation.replies[key] = Kept(reply, began)
         return reply
 
-    def _is_left_alone(self, query: str) -> bool:
-        back_off = self.generation.blocked.get(query)
-        return back_off is not None and self.clock() < back_off.until
+    def _is_left_alone(self, key: tuple[str, str]) -> bool:
+        back_off = self.generation.blocked.get(key)
+        return back_off is not None and self.monotonic() < back_off.until
 
-    def _note_blocking(self, query: str, reply: Reply | Unknown) -> Reply | Unknown:
+    def _note_blocking(self, key: tuple[str, str], reply: Reply | Unknown) -> Reply | Unknown:
         """After a time-out the server still has our request in its queue: put no further one behind it too soon."""
         blocked = self.generation.blocked
         if isinstance(reply, Unknown) and reply.reason is Reason.TIMEOUT:
-            times = 1 + (blocked[query].times if query in blocked else 0)
+            times = 1 + (blocked[key].times if key in blocked else 0)
             skipped = min(2 ** (times - 1), LONGEST_BACK_OFF)
-            blocked[query] = BackOff(times, self.clock() + (skipped - 0.5) * self.interval)
+            blocked[key] = BackOff(times, self.monotonic() + (skipped - 0.5) * self.interval)
             return BUSY
-        blocked.pop(query, None)
+        blocked.pop(key, None)
         return reply
 
 
-def _is_fresh(kept: Reply, route: Route, now: float) -> bool:
-    return route.every == GENERATION or (route.every.seconds is not None and now - kept.at < route.every.seconds)
+def _is_fresh(kept: Kept, route: Route, moment: float) -> bool:
+    return route.every == GENERATION or (route.every.seconds is not None and moment - kept.asked_at < route.every.seconds)

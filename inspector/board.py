@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
+from inspector.clocks import Clock, monotonic_beside
 from inspector.judge import Assessment, Finding, Level, assess
 from inspector.model import Snapshot, memory_without_live, without_live
 from inspector.reading import Reason, Unknown
@@ -31,7 +32,8 @@ class TargetInfo:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One target on the board. `snapshot` is None before the first poll has ended; `stale`: its live facts were too old and are unknown now."""
+    """One target on the board. `snapshot` is None before the first poll has ended; `stale`: its live facts were too old and are unknown now.
+    `seen_at`: when it was observed, in monotonic seconds."""
 
     info: TargetInfo
     snapshot: Snapshot | None = None
@@ -40,14 +42,16 @@ class Entry:
     failures: Counter[str] = field(default_factory=Counter)
     last_success: float | None = None
     stale: bool = False
+    seen_at: float = 0.0
 
 
 class Board:
     """Newest entry of each target, in the order in which targets were added. `assess` turns a snapshot into its assessment."""
 
-    def __init__(self, assess: Callable[[Snapshot], Assessment] = assess, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, assess: Callable[[Snapshot], Assessment] = assess, clock: Clock = time.time, monotonic: Clock | None = None) -> None:
         self._assess = assess
         self._clock = clock
+        self._monotonic = monotonic or monotonic_beside(clock)
         self._entries: dict[str, Entry] = {}
 
     def add(self, info: TargetInfo) -> None:
@@ -63,6 +67,8 @@ class Board:
         entry = self._entries.get(snapshot.target)
         if entry is None:
             return
+        # As old as its poll took; older if it waited to be put, as far as the wall clock tells.
+        age_now = max(snapshot.duration, self._clock() - snapshot.observed_at)
         self._entries[snapshot.target] = Entry(
             info=replace(entry.info, engine=snapshot.engine),
             snapshot=snapshot,
@@ -70,6 +76,7 @@ class Board:
             polls=entry.polls + 1,
             failures=_counted(entry.failures, snapshot),
             last_success=snapshot.observed_at if snapshot.state.is_up else entry.last_success,
+            seen_at=self._monotonic() - age_now,
         )
 
     def entry(self, name: str) -> Entry | None:
@@ -83,23 +90,23 @@ class Board:
 
     def _aged(self, entry: Entry) -> Entry:
         snapshot = entry.snapshot
-        now = self._clock()
-        if snapshot is None or now - snapshot.observed_at <= entry.info.stale_after:
+        seconds = self._monotonic() - entry.seen_at
+        if snapshot is None or seconds <= entry.info.stale_after:
             return entry
-        aged = age(snapshot, now)
+        aged = age(snapshot, seconds)
         # Whatever the last poll found, ready or down: it says nothing of now, so neither does a verdict.
-        late = Finding("", "state", Level.UNKNOWN, _how_late(snapshot, now))
+        late = Finding("", "state", Level.UNKNOWN, _how_late(seconds))
         return replace(entry, snapshot=aged, assessment=replace(self._assess(aged), findings=(late,)), stale=True)
 
 
-def age(snapshot: Snapshot, now: float) -> Snapshot:
-    """The snapshot with its live facts unknown, because they are too old to be believed."""
-    why = Unknown(Reason.STALE, _how_late(snapshot, now))
+def age(snapshot: Snapshot, seconds: float) -> Snapshot:
+    """The snapshot with its live facts unknown, because they are `seconds` old, too old to be believed."""
+    why = Unknown(Reason.STALE, _how_late(seconds))
     return replace(snapshot, pools=without_live(snapshot.pools, why), memory=memory_without_live(snapshot.memory, why))
 
 
-def _how_late(snapshot: Snapshot, now: float) -> str:
-    return f"last observed {now - snapshot.observed_at:.0f} s ago"
+def _how_late(seconds: float) -> str:
+    return f"last observed {seconds:.0f} s ago"
 
 
 def _counted(failures: Counter[str], snapshot: Snapshot) -> Counter[str]:

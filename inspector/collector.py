@@ -13,11 +13,12 @@ from typing import Any, Protocol
 import anyio
 
 from inspector.asking import Get, PollAsk
-from inspector.contract import Adapter, Deadline, FlagTable, LaunchView, LogPattern, LogView, Observation, ProcessView, ReadsLaunch, ReadsLog, Reply, Route
+from inspector.clocks import Clock, monotonic_beside
+from inspector.contract import Adapter, Deadline, FlagTable, LaunchView, LogPattern, LogView, Observation, ReadsLaunch, ReadsLog, Reply, Route
 from inspector.discovery import recognize
 from inspector.follow import Follower
 from inspector.generation import NOT_LOOKED_AT, Generation, Inspects, Seen
-from inspector.launch import server_argv, settings
+from inspector.inspection import launch_of
 from inspector.local.process import Process, still_running
 from inspector.model import MEMORY_FIELDS, Fault, Memory, Snapshot, State, memory_without_live, without_live
 from inspector.reading import NOT_OFFERED, Reason, Unknown
@@ -33,6 +34,9 @@ STRANGER_STATES: Mapping[Reason, State] = {Reason.INVALID: State.NOT_RECOGNIZED,
 
 LOOK_AGAIN = 60.0
 """Seconds between two looks for the server's process when the last one found none."""
+
+MISSED_POLLS = 3
+"""So many polls, each with its timeout, may pass unseen; after more (the machine slept) nobody watched what happened meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,14 +82,17 @@ class TargetCollector:
         adapters: Mapping[str, Adapter[Any]],
         *,
         inspect: Callable[[Process, Adapter[Any]], Inspects] | None = None,
-        clock: Callable[[], float] = time.time,
+        clock: Clock = time.time,
+        monotonic: Clock | None = None,
     ) -> None:
-        """`inspect` makes what looks at memory and connections of the server's process; None: nobody does."""
+        """`inspect` makes what looks at memory and connections of the server's process; None: nobody does. `monotonic` measures what `clock` may not."""
         self.watched = watched
         self._inspect = inspect
         self._sources = sources
         self._adapters = adapters
         self._clock = clock
+        self._monotonic = monotonic or monotonic_beside(clock)
+        self._began = float("-inf")
         self._adapter = watched.adapter
         self._generation: Generation | None = None
         self._generations = 0
@@ -130,20 +137,23 @@ class TargetCollector:
         await self._stack.aclose()
 
     async def _poll(self) -> Snapshot:
-        began, now = time.monotonic(), self._clock()
+        self._began, now = self._monotonic(), self._clock()
         try:
-            return await self._seen(began, now)
+            return await self._seen(now)
         except Exception as error:
-            return self._failed(error, now, time.monotonic() - began)
+            return self._failed(error, now)
 
-    async def _seen(self, began: float, now: float) -> Snapshot:
+    async def _seen(self, now: float) -> Snapshot:
         if self._adapter is None:
             found = await recognize(self._keyless, self._adapters)
             if isinstance(found, Unknown):
-                return self._unseen(STRANGER_STATES.get(found.reason, State.UNREACHABLE), found.detail, now, time.monotonic() - began)
+                return self._unseen(STRANGER_STATES.get(found.reason, State.UNREACHABLE), found.detail, now)
             self._adapter = found
         observation = await self._observe(self._adapter, now)
-        return self._snapshot(self._adapter, observation, now, time.monotonic() - began)
+        return self._snapshot(self._adapter, observation, now)
+
+    def _elapsed(self) -> float:
+        return self._monotonic() - self._began
 
     async def _keyless(self, route: Route) -> Reply | Unknown:
         """For strangers: a key goes only to a server whose engine is known."""
@@ -161,7 +171,7 @@ class TargetCollector:
             generation.born = observation.born
             observation = await self._observe_generation(adapter, generation, now)
         if observation.state.is_up:
-            generation.learn(observation, now)
+            generation.learn(observation, self._began)
             self._last_success = now
             return observation
         generation.progress.clear()
@@ -191,7 +201,7 @@ class TargetCollector:
         if isinstance(generation.process, Unknown):
             if self._starts() > generation.starts:
                 return await self._begin(adapter, now)
-            if now - self._looked_at >= LOOK_AGAIN:
+            if self._began - self._looked_at >= LOOK_AGAIN:
                 await self._look(adapter, generation, now)
             return generation
         return generation if still_running(generation.process) else await self._begin(adapter, now)
@@ -200,13 +210,14 @@ class TargetCollector:
         """Forgets all that belonged to the former process."""
         self._generations += 1
         generation = Generation(self._generations, adapter.start(), after=self._last_success, starts=self._starts())
+        generation.unwatched_after = MISSED_POLLS * (self.interval + self.watched.timeout)
         self._generation = generation
         await self._look(adapter, generation, now)
         return generation
 
     async def _look(self, adapter: Adapter[Any], generation: Generation, now: float) -> None:
         """Finds the server's process and reads its launch settings."""
-        self._looked_at = now
+        self._looked_at = self._began
         generation.process = process = await anyio.to_thread.run_sync(self._sources.find_process)
         if isinstance(process, Unknown):
             generation.launch, generation.inspection = process, None
@@ -246,12 +257,12 @@ class TargetCollector:
             routes=adapter.routes,
             generation=generation,
             now=now,
-            clock=self._clock,
+            monotonic=self._monotonic,
             interval=self.interval,
             deadlines=self._deadlines(),
             log=self._log(generation),
             launch_file=self._sources.launch_file(adapter.flags) if isinstance(adapter, ReadsLaunch) else NO_LAUNCH_FILE,
-            process=_as_process_view(seen, generation),
+            process=generation.process_seen(seen),
             stated=self.watched.stated,
             may_wake=self.watched.may_wake,
             may_scrape=self.watched.may_scrape,
@@ -262,8 +273,8 @@ class TargetCollector:
         timeout = self.watched.timeout
         return {Deadline.FAST: timeout, Deadline.MAY_BLOCK: min(timeout, max(0.5, 0.8 * self.interval))}
 
-    def _snapshot(self, adapter: Adapter[Any], observation: Observation, now: float, duration: float) -> Snapshot:
-        state, detail = self._judged_state(observation, now)
+    def _snapshot(self, adapter: Adapter[Any], observation: Observation, now: float) -> Snapshot:
+        state, detail = self._judged_state(observation)
         pools, memory = observation.pools, observation.memory
         if not state.is_up:
             pools, memory = (), Memory()
@@ -280,33 +291,33 @@ class TargetCollector:
             pools=pools,
             memory=memory,
             observed_at=now,
-            duration=duration,
+            duration=self._elapsed(),
             offered=adapter.offers(version) | _shown(memory),
             drift=observation.drift if state.is_up else (),
             faults=observation.faults,
             generation=self._generations,
         )
 
-    def _judged_state(self, observation: Observation, now: float) -> tuple[State, str]:
+    def _judged_state(self, observation: Observation) -> tuple[State, str]:
         """The adapter's state, or `stalled`: work in hand and nothing moved for too long."""
         generation = self._generation
         if observation.state is State.READY and generation is not None:
-            still = generation.standing_still(observation, now)
+            still = generation.standing_still(observation, self._began)
             if still is not None and still >= self.watched.stalled_after:
                 return State.STALLED, f"requests are in hand and nothing has moved for {still:.0f} s; the engine may hang"
         return observation.state, observation.detail
 
-    def _failed(self, error: Exception, now: float, duration: float) -> Snapshot:
+    def _failed(self, error: Exception, now: float) -> Snapshot:
         """An adapter's bug, or our own, is a fault of this target alone."""
         if self._generation is not None:
             self._generation.progress.clear()
         engine = self._adapter.name if self._adapter else ""
         detail = f"reading this target failed: {type(error).__name__} at {_place(error)}; please report it"
-        return replace(self._unseen(State.NOT_RECOGNIZED, detail, now, duration), engine=engine, faults=(Fault("adapter", "bug", detail),))
+        return replace(self._unseen(State.NOT_RECOGNIZED, detail, now), engine=engine, faults=(Fault("adapter", "bug", detail),))
 
-    def _unseen(self, state: State, detail: str, now: float, duration: float) -> Snapshot:
+    def _unseen(self, state: State, detail: str, now: float) -> Snapshot:
         """The snapshot of a target whose engine is not known yet."""
-        return Snapshot(self.watched.name, "", state, detail, NOT_OFFERED, (), Memory(), now, duration)
+        return Snapshot(self.watched.name, "", state, detail, NOT_OFFERED, (), Memory(), now, self._elapsed())
 
 
 @dataclass(slots=True)
@@ -315,21 +326,6 @@ class _Flight:
 
     ended: anyio.Event = field(default_factory=anyio.Event)
     snapshot: Snapshot | None = None
-
-
-def launch_of(process: Process, table: FlagTable, now: float) -> LaunchView | Unknown:
-    """The launch settings of a running process."""
-    arguments = server_argv(process.argv, table)
-    if arguments is None:
-        return Unknown(Reason.NO_SOURCE, f"process {process.pid} listens on the port, but its command line is not that of a known server")
-    environ = process.environ
-    view = settings(arguments, {} if isinstance(environ, Unknown) else environ, table, path=f"pid {process.pid}", live=True, at=now)
-    return replace(view, missing=environ.detail) if isinstance(environ, Unknown) else view
-
-
-def _as_process_view(seen: Seen, generation: Generation) -> ProcessView | Unknown:
-    """The look at the process, or why there is no process to look at."""
-    return generation.process if isinstance(generation.process, Unknown) else seen.process
 
 
 def _shown(memory: Memory) -> frozenset[str]:

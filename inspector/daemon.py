@@ -13,7 +13,7 @@ from anyio.abc import TaskGroup, TaskStatus
 
 from inspector import __version__
 from inspector.board import Board
-from inspector.config import Config, ConfigError, Target
+from inspector.config import Config, ConfigError, Target, Web
 from inspector.journal import Secrets
 from inspector.judge import Assessment
 from inspector.metrics import OwnStatus
@@ -51,7 +51,8 @@ class Daemon:
         discovery_interval: float = DISCOVERY_INTERVAL,
         forget_after: float = FORGET_AFTER,
     ) -> None:
-        self._config = config
+        self._config = self._bound = config
+        self._token = config.web.bearer_token
         self._wiring = Wiring(adapters.adapters)
         self._secrets = secrets
         self._listener = listener
@@ -87,9 +88,14 @@ class Daemon:
                 async for number in signals:
                     if number != signal.SIGHUP or self._load is None:
                         break  # Without a file there is nothing to load again: a hang-up is the terminal's, and ends it.
-                    await self.reload()
+                    self._start_reload(tasks)
             self._log.info("inspector stops", signal=signal.Signals(number).name)
             tasks.cancel_scope.cancel()
+
+    def _start_reload(self, tasks: TaskGroup) -> None:
+        """Beside the signals, so that a file that hangs keeps none of them waiting. One reload that waits will see all that changed meanwhile."""
+        if self._reloading.statistics().tasks_waiting == 0:
+            tasks.start_soon(self.reload)
 
     async def reload(self) -> Sequence[str]:
         """Loads the configuration again. A bad one is refused with all its problems, which are returned, and the old one stays."""
@@ -98,7 +104,7 @@ class Daemon:
             return ()
         async with self._reloading:
             try:
-                config = await anyio.to_thread.run_sync(self._load)
+                config = await anyio.to_thread.run_sync(self._load, abandon_on_cancel=True)
                 self._secrets.add(*secrets_of(config))
                 wanted = jobs(config, self._wiring.adapters)
             except ConfigError as error:
@@ -121,9 +127,11 @@ class Daemon:
             await self._watching.apply(jobs(self._config, self._wiring.adapters))
 
     async def _take(self, config: Config, wanted: Sequence[Job]) -> None:
-        if config.listen != self._config.listen or config.web != self._config.web:
-            self._log.warning("a change of `listen` or `web` counts from the next start on")
+        if config.listen != self._bound.listen or _without_token(config) != _without_token(self._bound):
+            self._log.warning("a change of `listen` or `web` counts from the next start on; only the bearer token of an unchanged `listen` counts at once")
         self._config = config
+        if config.listen == self._bound.listen:  # Without a token a file may be right for its own address, and wrong for the one that is open.
+            self._token = config.web.bearer_token
         self._assess = assessor(config)
         await self._watching.apply(wanted)
         self._own.reloaded, self._own.reloaded_at = True, time.time()
@@ -158,12 +166,11 @@ class Daemon:
             self._log.warning("no model server found on this machine; looking again", every_seconds=self._discovery_interval)
 
     def _services(self) -> Services:
-        token = self._config.web.bearer_token
         return Services(
             probe=self._watching.probe,
             missing=self._missing,
             reload=self.reload if self._config.web.reload else None,
-            token=lambda: token.get_secret_value() if token else None,
+            token=lambda: self._token.get_secret_value() if self._token else None,
             own=self._own,
         )
 
@@ -172,3 +179,7 @@ class Daemon:
             return "still looking for the servers of this machine"
         waiting = self._watching.not_polled()
         return f"{waiting} of {len(self._watching.names)} targets have not been polled yet" if waiting else ""
+
+
+def _without_token(config: Config) -> Web:
+    return config.web.model_copy(update={"bearer_token_file": None})

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from inspector.contract import Adapter, LooksAtProcess, ProcessView, ReadsLaunch
+from inspector.contract import Adapter, FlagTable, LaunchView, LooksAtProcess, ProcessView, ReadsLaunch
 from inspector.generation import NOT_LOOKED_AT, Seen
-from inspector.launch import server_argv, values_of
+from inspector.launch import server_argv, settings, values_of
 from inspector.local.connections import connections_of
 from inspector.local.files import environ_of
 from inspector.local.installed import installed_version
@@ -14,7 +15,17 @@ from inspector.local.memory import memory_of
 from inspector.local.model_config import ModelConfig, model_config
 from inspector.local.process import Process
 from inspector.local.weights import NOT_NAMED, model_folder, weights_of
-from inspector.reading import Reading, Unknown
+from inspector.reading import Reading, Reason, Unknown
+
+
+def launch_of(process: Process, table: FlagTable, now: float) -> LaunchView | Unknown:
+    """The launch settings of a running process."""
+    arguments = server_argv(process.argv, table)
+    if arguments is None:
+        return Unknown(Reason.NO_SOURCE, f"process {process.pid} listens on the port, but its command line is not that of a known server")
+    environ = process.environ
+    view = settings(arguments, {} if isinstance(environ, Unknown) else environ, table, path=f"pid {process.pid}", live=True, at=now)
+    return replace(view, missing=environ.detail) if isinstance(environ, Unknown) else view
 
 
 class Inspection:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import traceback
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TextIO
 
@@ -83,11 +84,30 @@ def _renderer(human: bool, colors: bool) -> Processor:
 
 
 class _Passing(logging.Handler):
-    """Hands what libraries log through the standard library on to our own journal, so that it is masked and looks the same."""
+    """Hands what libraries log through the standard library on to our own journal: one line each, masked, an exception as its type and place.
+
+    No traceback: it shows folders of this machine. What a client of our web server got wrong is a debug event, or strangers could fill the journal."""
 
     def emit(self, record: logging.LogRecord) -> None:
         logger: FilteringBoundLogger = structlog.get_logger()
-        logger.log(record.levelno, record.getMessage(), logger=record.name, exc_info=record.exc_info)
+        error = record.exc_info[1] if record.exc_info else None
+        told = {"logger": record.name} | ({} if error is None else {"error": type(error).__name__, "at": _place(error)})
+        level = logging.DEBUG if _is_clients_mistake(record, error) else record.levelno
+        logger.log(level, record.getMessage().partition("\n")[0], **told)
+
+
+def _is_clients_mistake(record: logging.LogRecord, error: BaseException | None) -> bool:
+    return (
+        type(error).__module__.startswith("h11.")
+        or type(error).__name__ == "ClientDisconnect"
+        or (record.name == "uvicorn.error" and record.getMessage() == "Invalid HTTP request received.")
+    )
+
+
+def _place(error: BaseException) -> str:
+    """FILE:LINE of where an exception was raised, base name only."""
+    frames = list(traceback.walk_tb(error.__traceback__))
+    return f"{os.path.basename(frames[-1][0].f_code.co_filename)}:{frames[-1][1]}" if frames else "?"  # noqa: PTH119 (text, not a file)
 
 
 class Changes:

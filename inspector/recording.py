@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 
 from inspector.asking import Get
 from inspector.contract import Reply, Route
-from inspector.masking import masked_body
+from inspector.masking import masked_body, masked_headers, telling
 from inspector.reading import Unknown
 
 
@@ -48,7 +48,7 @@ class Recorder:
         reply = await self._get(route, query, deadline=deadline, send_key=send_key)
         asked: dict[str, Any] = {
             "path": route.path,
-            "query": urlencode({**dict(route.required), **query}),
+            "query": urlencode([(name, telling(value)) for name, value in [*route.required, *query.items()]]),
             "with_key": send_key,
             "seconds": time.perf_counter() - began,
         }
@@ -56,5 +56,5 @@ class Recorder:
             self.exchanges.append(Exchange(**asked, failure=reply))
         else:
             shown = masked_body(reply.body)
-            self.exchanges.append(Exchange(**asked, status=reply.status, headers=dict(reply.headers), size=len(reply.body), body=shown))
+            self.exchanges.append(Exchange(**asked, status=reply.status, headers=masked_headers(reply.headers), size=len(reply.body), body=shown))
         return reply

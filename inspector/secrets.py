@@ -18,6 +18,9 @@ LARGEST_FILE = 4096
 def secret_from_file(path: Path) -> Secret:
     """The one line that a key file holds. Raises ValueError with the remedy; the content is never part of it."""
     try:
+        if not path.is_file():
+            path.stat()  # Says why it is not there; what is there is a folder, or a pipe that could block.
+            raise ValueError("is no file; name a file that holds the key alone")
         with path.open("rb") as file:
             raw = file.read(LARGEST_FILE + 1)
     except OSError as error:

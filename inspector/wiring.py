@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from inspector.asking import Get
 from inspector.board import TargetInfo
@@ -24,10 +24,12 @@ from inspector.generation import NOT_LOOKED_AT
 from inspector.inspection import Inspection
 from inspector.judge import Assessment, Rules, Threshold, assess
 from inspector.launch import server_argv, settings
-from inspector.launch.files import LaunchFileReader
 from inspector.local.process import Process, process_of, process_on
 from inspector.model import Snapshot
 from inspector.reading import Reason, Unknown
+
+if TYPE_CHECKING:
+    from inspector.launch.files import LaunchFileReader
 
 NOT_LOOKED_FOR = Unknown(Reason.NO_SOURCE, "the configuration says not to look at the server's process (`launch`)")
 ELSEWHERE = Unknown(Reason.NO_SOURCE, "the server is not on this machine, so its process cannot be looked at; run the inspector beside it, or state `facts`")
@@ -130,6 +132,9 @@ class TargetSources:
     def launch_file(self, table: FlagTable) -> LaunchView | Unknown:
         launch = self._target.launch
         if isinstance(launch, LaunchFile):
+            # Only who names a launch file pays for what reads so many kinds of them.
+            from inspector.launch.files import LaunchFileReader  # noqa: PLC0415
+
             self._launch_file = self._launch_file or LaunchFileReader(launch.file, launch.pick, self._clock)
             return self._launch_file.view(table)
         if not isinstance(launch, LaunchArgv):

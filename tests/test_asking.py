@@ -8,7 +8,7 @@ import pytest
 
 from fakes import NOON, FakeClock, FakeSources, reply, unknown
 from inspector.asking import LONGEST_BACK_OFF, PollAsk
-from inspector.contract import GENERATION, Cadence, Deadline, Route
+from inspector.contract import GENERATION, Cadence, Deadline, Reply, Route
 from inspector.generation import NOT_LOOKED_AT, Generation
 from inspector.reading import Reason, Unknown
 
@@ -155,11 +155,32 @@ async def test_a_blocked_route_does_not_hold_up_the_fast_ones(server):
     assert server.times(SLOW) == before
 
 
-async def test_another_route_that_may_block_waits_too(server):
-    """Both wait behind the same decode."""
+async def test_routes_that_may_block_are_left_alone_each_for_itself(server):
+    """One that answers must not end the pause of the other, nor one that does not begin it."""
+    for number in range(12):
+        server.clock.now = NOON + 5.0 * number
+        server.sources.answer = lambda route: (server.clock.advance(4.0), TIMEOUT)[1] if route is SLOW else 200
+        assert (await server.poll().get(OTHER_SLOW)).status == 200
+        await server.poll().get(SLOW)
+    assert server.times(SLOW) == 4, "at 0, 2, 5 and 10"
+
+
+@pytest.mark.parametrize("step", [-3600.0, 3600.0])
+async def test_a_clock_that_is_set_changes_nothing_about_how_often_is_asked(server, step):
+    """Unix time is for stamps only."""
+    server.clock.advance(1)
+    ticks, server.sources.clock = server.clock, FakeClock()
+    await server.poll().get(MINUTELY)
     await polls_asked(server, 1)
-    assert isinstance(await server.poll().get(OTHER_SLOW), Unknown)
-    assert server.times(OTHER_SLOW) == 0
+    server.sources.clock.advance(step)
+    server.sources.answer = 200
+    ticks.now = NOON + 9.0
+    assert isinstance(await server.poll().get(SLOW), Reply)
+    await server.poll().get(MINUTELY)
+    assert server.times(MINUTELY) == 1
+    ticks.now = NOON + 62.0
+    assert (await server.poll().get(MINUTELY)).at == NOON + step
+    assert server.times(MINUTELY) == 2
 
 
 async def test_an_answer_ends_the_back_off(server):

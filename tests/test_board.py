@@ -71,7 +71,7 @@ def test_the_assessment_is_made_once_for_a_snapshot(clock):
 
 @pytest.mark.parametrize(("seconds", "stale"), [(0, False), (15, False), (15.1, True), (3600, True)])
 def test_live_facts_age_out_and_static_ones_stay(board, clock, seconds, stale):
-    board.put(snapshot(LIVE, memory=Memory(total_bytes=known(9), used_bytes=known(5))))
+    board.put(snapshot(LIVE, memory=Memory(total_bytes=known(9), used_bytes=known(5)), duration=0.0))
     clock.advance(seconds)
     entry = board.entry("chat")
     (pool,) = entry.snapshot.pools
@@ -83,8 +83,34 @@ def test_live_facts_age_out_and_static_ones_stay(board, clock, seconds, stale):
     assert board.entries() == (entry,)
 
 
+@pytest.mark.parametrize("step", [-3600.0, 3600.0])
+@pytest.mark.parametrize(("seconds", "stale"), [(14, False), (16, True)])
+def test_a_clock_that_is_set_makes_nothing_older_or_younger(clock, step, seconds, stale):
+    ticks = FakeClock(5.0)
+    board = Board(clock=clock, monotonic=ticks)
+    board.add(INFO)
+    board.put(snapshot(LIVE))
+    clock.advance(step)
+    ticks.advance(seconds)
+    assert board.entry("chat").stale is stale
+
+
+@pytest.mark.parametrize(("duration", "waited"), [(10.0, 0.0), (0.0, 10.0)])
+def test_a_snapshot_is_as_old_as_the_beginning_of_its_poll(clock, duration, waited):
+    """However long the poll took, and however late it was put."""
+    ticks = FakeClock(500.0)
+    board = Board(clock=clock, monotonic=ticks)
+    board.add(INFO)
+    clock.advance(waited)
+    board.put(snapshot(LIVE, duration=duration))
+    ticks.advance(4.9)
+    assert not board.entry("chat").stale
+    ticks.advance(0.2)
+    assert board.entry("chat").stale
+
+
 def test_a_stale_fact_says_how_old_it_is():
-    aged = age(snapshot(LIVE), NOON + 99)
+    aged = age(snapshot(LIVE), 99)
     assert aged.pools[0].kv_used_tokens == Unknown(Reason.STALE, "last observed 99 s ago")
 
 

@@ -1,6 +1,7 @@
 """The command line: what it prints, and its exit codes. In this process where that is enough, for a process of its own takes half a second to start."""
 
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -8,7 +9,9 @@ import sys
 import threading
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 
 import httpx
 import psutil
@@ -182,7 +185,7 @@ def test_a_good_file_is_said_to_be_good(run, tmp_path):
 def test_config_show_masks_what_is_secret(run, tmp_path):
     (tmp_path / "key").write_text(KEY)
     launch = {"argv": ["llama-server", "--api-key", KEY]}
-    target = {"name": "chat", "url": "http://127.0.0.1:1", "api_key_file": "key", "headers": {"x-team": "hush-hush"}, "launch": launch}
+    target = {"name": "chat", "engine": "llamacpp", "url": "http://127.0.0.1:1", "api_key_file": "key", "headers": {"x-team": "hush-hush"}, "launch": launch}
     done = run("config", "show", config_file(tmp_path, target))
     assert done.returncode == 0
     assert "chat" in done.stdout
@@ -289,6 +292,50 @@ def test_a_bundle_that_cannot_be_written_is_a_sentence(run, tmp_path, busy):
     assert done.returncode == 1
     assert "cannot be written" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+# --- Broken off ---------------------------------------------------------------------------------------------------------------------
+
+WRITERS = [(["check", "{url}"], 3), (["check", "--json", "{url}"], 3), (["explain", "{url}"], 1), (["adapters"], 1), (["config", "show", "{file}"], 1)]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is always full")
+@pytest.mark.parametrize(("words", "code"), WRITERS)
+def test_output_that_cannot_be_written_is_one_line_and_no_traceback(words, code, busy, tmp_path):
+    words = [word.format(url=busy.url, file=config_file(tmp_path, {"name": "a", "url": busy.url})) for word in words]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([*INSPECTOR, *words], stdout=full, stderr=subprocess.PIPE, text=True, timeout=PATIENCE, check=False)
+    assert done.returncode == code
+    assert len(done.stderr.splitlines()) == 1
+    assert done.stderr.startswith("inspector: broken off: OSError (No space left on device)")
+
+
+@pytest.mark.parametrize(("words", "code"), WRITERS)
+def test_a_reader_that_went_away_is_no_reason_to_complain(words, code, busy, tmp_path):
+    words = [word.format(url=busy.url, file=config_file(tmp_path, {"name": "a", "url": busy.url})) for word in words]
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as gone:
+        done = subprocess.run([*INSPECTOR, *words], stdout=gone, stderr=subprocess.PIPE, text=True, timeout=PATIENCE, check=False)
+    assert (done.returncode, done.stderr) == (code, "")
+
+
+@pytest.mark.parametrize(("command", "code"), [("check", 3), ("adapters", 1)])
+def test_a_mistake_of_ours_is_one_line_without_text_or_folder(run, monkeypatch, command, code):
+    def broken(*_words, **_options):
+        raise RuntimeError(KEY)
+
+    monkeypatch.setattr(import_module(f"inspector.cli.{command}"), command, broken)
+    done = run(command)
+    assert done.returncode == code
+    assert done.stderr.startswith("inspector: broken off: RuntimeError at test_cli.py:")
+    assert KEY not in done.stderr
+    assert "/" not in done.stderr
+
+
+def test_what_was_typed_reaches_the_terminal_without_control_characters(run, tmp_path):
+    done = run("check", "\x1b[31mred\r")
+    assert done.stderr.rstrip("\n").isprintable()
 
 
 # --- Serve --------------------------------------------------------------------------------------------------------------------------

@@ -347,6 +347,10 @@ def working(moved: float, busy: int = 1) -> Observation:
     return replace(READY, pools=(replace(POOL, slots_busy=known(busy)),), progress={"0": (moved,)})
 
 
+WATCHED = (15, 30, 45)
+"""Seconds between which somebody watched: a longer silence is not held against a server."""
+
+
 async def states(target, seconds: list[float]) -> list[State]:
     found = []
     for second in seconds:
@@ -356,15 +360,38 @@ async def states(target, seconds: list[float]) -> list[State]:
 
 
 async def test_work_that_does_not_move_is_stalled_and_ready_when_it_moves():
-    target = watched_by(working(1), working(1), working(1), working(2), working(2))
-    assert await states(target, [0, 59.9, 60, 65, 70]) == [State.READY, State.READY, State.STALLED, State.READY, State.READY]
+    target = watched_by(*[working(1)] * (3 + len(WATCHED)), working(2), working(2))
+    *watched, stalled, moved, still = await states(target, [0, *WATCHED, 59.9, 60, 65, 70])
+    assert set(watched) == {State.READY}
+    assert (stalled, moved, still) == (State.STALLED, State.READY, State.READY)
+
+
+async def test_a_machine_that_slept_with_work_in_hand_does_not_hang():
+    """Nobody polled meanwhile, and nothing moved, because the server slept with it."""
+    target = watched_by(working(1))
+    assert await states(target, [0, 3600, *(3600 + t for t in WATCHED), 3660]) == [State.READY] * (2 + len(WATCHED)) + [State.STALLED]
+
+
+@pytest.mark.parametrize("step", [-3600.0, 3600.0])
+async def test_a_clock_that_is_set_neither_stalls_a_server_nor_hides_a_hang(step):
+    target, ticks = watched_by(working(1)), FakeClock()
+    target.collector = TargetCollector(Watched("chat", target.adapter), target.sources, {}, clock=target.clock, monotonic=ticks)
+    assert (await target.collector.poll()).state is State.READY
+    target.clock.advance(step)
+    found = []
+    for ticks.now in (*(NOON + t for t in WATCHED), NOON + 60):
+        snapshot = await target.collector.poll()
+        found.append(snapshot.state)
+        assert snapshot.observed_at == NOON + step
+    assert found == [State.READY] * len(WATCHED) + [State.STALLED]
+    assert target.sources.looked == 2, "the process is looked for again after a minute"
 
 
 async def test_a_stalled_engine_shows_its_static_facts_alone_and_is_critical():
     """Its live figures are those of the moment when it froze."""
     target = watched_by(working(1))
-    await target.collector.poll()
-    target.clock.advance(60)
+    await states(target, [0, *WATCHED])
+    target.clock.now = NOON + 60
     snapshot = await target.collector.poll()
     (pool,) = snapshot.pools
     assert pool.slots == known(4)

@@ -1,6 +1,7 @@
 """The configuration: every mistake has its file in testdata/config, and is refused with file, line, field and remedy, all at once."""
 
 import ast
+import os
 import re
 from pathlib import Path
 
@@ -17,6 +18,8 @@ from inspector.reading import Kind
 ROOT = Path(__file__).parent
 FILES = ROOT / "testdata" / "config"
 ENVIRONMENT = {"EMPTY_KEY": " ", "GOOD_KEY": "sk-from-environment"}
+
+NO_ENGINE = "is given for a target that names no engine, so that a stranger could be sent it; write `engine: NAME`, as `inspector adapters` lists it"
 
 MISTAKES = {
     "alertmanager-socket": [
@@ -64,7 +67,7 @@ MISTAKES = {
         "4: targets[0].facts.kv_unified: must be true or false",
     ],
     "header-name": [
-        "5: targets[0].headers.X Tenant: is not the name of an HTTP header",
+        "5: targets[0].headers.…: is not the name of an HTTP header",
     ],
     "header-newline": [
         "5: targets[0].headers.X-Tenant: is not the value of an HTTP header; write one line of printable ASCII without spaces at the ends",
@@ -82,7 +85,7 @@ MISTAKES = {
         "2: targets[0].api_key_file: holds nothing; put the key there, alone on one line",
     ],
     "key-file-folder": [
-        "2: targets[0].api_key_file: cannot be read (is a directory); name a file that the inspector's user may read",
+        "2: targets[0].api_key_file: is no file; name a file that holds the key alone",
     ],
     "key-file-missing": [
         "4: targets[0].api_key_file: cannot be read (no such file or directory); name a file that the inspector's user may read",
@@ -98,6 +101,11 @@ MISTAKES = {
     ],
     "key-variable-not-set": [
         "2: targets[0].api_key_env: names an environment variable that is not set; set it for the inspector's process",
+    ],
+    "key-without-engine": [
+        f"2: targets[0].api_key_file: {NO_ENGINE}",
+        f"3: targets[1].api_key_env: {NO_ENGINE}",
+        f"4: targets[2].headers: {NO_ENGINE}",
     ],
     "label-name": [
         "4: targets[0].labels.room-number: is not a Prometheus label name; use letters, digits and underscores, no digit first",
@@ -163,7 +171,7 @@ MISTAKES = {
         "1: must be a mapping of keys",
     ],
     "not-yaml": [
-        "3: is not valid YAML: expected <block end>, but found '<block mapping start>'; look for a missing quote, bracket or space",
+        "3: is not valid YAML: a line that does not go with those above at column 2; look for a missing quote, bracket or space",
     ],
     "number-as-name": [
         "2: targets[0].name: must be text; put it in quotes",
@@ -275,6 +283,13 @@ def test_each_bad_file_is_in_the_table():
     assert {path.stem for path in FILES.glob("*.yaml")} == {*MISTAKES, "whole"}
 
 
+@pytest.mark.parametrize("key", ["web: {bearer_token_file: pipe}", "targets: [{name: a, engine: llamacpp, url: 'http://127.0.0.1:1', api_key_file: pipe}]"])
+def test_a_pipe_is_refused_as_a_key_file_and_not_waited_for(tmp_path, key):
+    os.mkfifo(tmp_path / "pipe")
+    (said,) = refusal(write(tmp_path, key))
+    assert said.endswith("is no file; name a file that holds the key alone")
+
+
 def test_mistakes_of_every_kind_are_reported_at_once(tmp_path):
     path = write(
         tmp_path,
@@ -295,6 +310,7 @@ targets:
             ("3", "pol"),
             ("5", "poll"),
             ("5", "poll.timeout"),
+            ("7", "targets[0].api_key_file"),
             ("7", "targets[0].api_key_file"),
             ("8", "targets[1].name"),
             ("8", "targets[1].url"),
@@ -332,6 +348,20 @@ SECRET_PLACES = [
     "headers: !x {}",
     "headers: !!int {}",
     "headers: '{}",
+    "headers: *{}",
+    "headers: !{}!x y",
+    "headers: !<tag:{}> y",
+    "headers: &{} 1\n    launch: &{} 1",
+    'headers: "\\q{}"',
+    "headers: [{}",
+    "headers: [1, 2]\n  {}",
+    "headers: |{}",
+    "headers: {{'Bearer {}': x}}",
+    "headers: {{'{}': [x]}}",
+    "headers: {{'sk-{}': ''}}",
+    "launch: {{argv: [a], env: {{'{}': [x]}}}}",
+    "'Bearer {}': 1",
+    "'{}:{}': 1",
     "headers: {{K: {}: x}}",
 ]
 
@@ -339,8 +369,24 @@ SECRET_PLACES = [
 @pytest.mark.parametrize("place", SECRET_PLACES)
 def test_a_secret_in_the_wrong_place_is_not_repeated(place, tmp_path):
     url = "" if place.startswith("url") else "    url: http://127.0.0.1:1\n"
-    path = write(tmp_path, f"targets:\n  - name: chat\n{url}    {place.format('hunter2')}\n")
+    path = write(tmp_path, f"targets:\n  - name: chat\n{url}    {place.replace('{}', 'hunter2').format()}\n")
     assert "hunter2" not in "\n".join(refusal(path))
+
+
+def test_no_control_character_of_a_file_reaches_the_terminal(tmp_path):
+    path = write(tmp_path, 'targets:\n  - {name: a, url: "http://127.0.0.1:1", "\\e[31mred\\n\\u202e": 1, headers: {"\\e]0;x": y}}\nsessions: {"\\a": 1}\n')
+    assert all(line.isprintable() for line in refusal(path))
+
+
+def test_a_folder_is_no_log_but_a_file_that_is_yet_to_be_written_is(tmp_path):
+    def with_logs(name):
+        return write(tmp_path, f"targets:\n  - {{name: a, url: 'http://127.0.0.1:1', logs: {name}}}\n")
+
+    (tmp_path / "folder").mkdir()
+    assert [line.partition(": ")[2] for line in refusal(with_logs("folder"))] == [
+        "targets[0].logs: is a folder; name the file that the server's output goes to"
+    ]
+    assert load(with_logs("not-yet.log"), ENVIRONMENT).targets
 
 
 def test_the_whole_file_is_read(in_files):
@@ -385,13 +431,13 @@ def test_a_target_with_name_and_url_alone_has_the_defaults(tmp_path):
 
 
 def test_a_key_comes_from_the_environment(tmp_path):
-    target = load(write(tmp_path, "targets: [{name: a, url: 'http://127.0.0.1:1', api_key_env: GOOD_KEY}]"), ENVIRONMENT).targets[0]
+    target = load(write(tmp_path, "targets: [{name: a, engine: llamacpp, url: 'http://127.0.0.1:1', api_key_env: GOOD_KEY}]"), ENVIRONMENT).targets[0]
     assert target.endpoint.api_key.get_secret_value() == "sk-from-environment"
 
 
 def test_a_changed_key_file_makes_another_configuration(tmp_path):
     """A reload compares configurations to see what changed."""
-    path = write(tmp_path, "targets: [{name: a, url: 'http://127.0.0.1:1', api_key_file: k}]")
+    path = write(tmp_path, "targets: [{name: a, engine: llamacpp, url: 'http://127.0.0.1:1', api_key_file: k}]")
     (tmp_path / "k").write_text("one")
     first = load(path)
     assert load(path) == first

@@ -3,6 +3,7 @@
 import os
 import signal
 import socket
+import threading
 from contextlib import asynccontextmanager
 
 import anyio
@@ -139,6 +140,33 @@ async def test_sighup_loads_the_new_configuration_and_a_bad_one_is_refused_whole
             await ready(client)
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_signal_ends_it_though_a_reload_hangs(number):
+    """A file on a dead network disk: the hang-ups behind it wait, the end does not."""
+    begun, let_go, loads = threading.Event(), threading.Event(), []
+
+    def hangs():
+        loads.append(1)
+        begun.set()
+        let_go.wait(30)
+        return Config()
+
+    daemon = Daemon(Config(), load_adapters(), Secrets(), bind("127.0.0.1", 0), load=hangs)
+    try:
+        with anyio.fail_after(10):
+            async with anyio.create_task_group() as tasks:
+                await tasks.start(daemon.run)
+                for _ in range(5):
+                    os.kill(os.getpid(), signal.SIGHUP)
+                    await anyio.sleep(0.01)
+                while not begun.is_set():
+                    await anyio.sleep(0.01)
+                os.kill(os.getpid(), number)
+    finally:
+        let_go.set()
+    assert len(loads) == 1
+
+
 async def test_an_engine_that_no_adapter_knows_is_refused_at_a_reload_too(events):
     with recorded_server() as server:
         strange = target("chat", server.url).model_copy(update={"engine": "abacus"})
@@ -151,7 +179,7 @@ async def test_an_engine_that_no_adapter_knows_is_refused_at_a_reload_too(events
 async def test_a_key_that_comes_with_a_reload_is_masked_from_then_on(tmp_path):
     (tmp_path / "key").write_text(KEY)
     file = tmp_path / "inspector.yaml"
-    file.write_text('targets: [{name: chat, url: "http://127.0.0.1:1", api_key_file: key}]')
+    file.write_text('targets: [{name: chat, engine: llamacpp, url: "http://127.0.0.1:1", api_key_file: key}]')
     secrets = Secrets()
     async with anyio.create_task_group() as tasks:
         daemon = Daemon(Config(), load_adapters(), secrets, bind("127.0.0.1", 0), load=lambda: load(file))
@@ -223,6 +251,28 @@ async def test_a_bearer_token_of_the_configuration_is_asked_for(tmp_path):
         assert (await client.get("/metrics")).status_code == 401
         assert (await client.get("/metrics", headers={"Authorization": "Bearer token-1"})).status_code == 200
         assert (await client.get("/-/ready")).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("after", "token"),
+    [
+        ("web: {bearer_token_file: token}", "token-2"),
+        ("listen: 0.0.0.0:9836\nweb: {bearer_token_file: token}", "token-1"),
+        ("listen: 127.0.0.1:1", "token-1"),
+        ("web: {}", None),
+    ],
+)
+async def test_a_rotated_token_counts_from_the_reload_on_where_the_address_is_the_same(tmp_path, after, token):
+    """A file for another address may have no token and be right; at the address that is open it would let everybody in."""
+    (tmp_path / "token").write_text("token-1\n")
+    file = tmp_path / "inspector.yaml"
+    file.write_text("web: {bearer_token_file: token}")
+    async with running(load(file), load=lambda: load(file)) as (daemon, client):
+        (tmp_path / "token").write_text("token-2\n")
+        file.write_text(after)
+        assert await daemon.reload() == ()
+        answers = {word: (await client.get("/metrics", headers={"Authorization": f"Bearer {word}"})).status_code for word in ("token-1", "token-2", "none")}
+    assert answers == {word: 200 if token in (None, word) else 401 for word in answers}
 
 
 async def test_changes_of_a_target_are_told_once(events):

@@ -694,11 +694,17 @@ async def test_an_unknown_authority_is_refused_before_the_key_is_sent(authority,
         assert "tls.ca_file" in result.detail
 
 
-async def test_another_hosts_certificate_is_refused(authority):
+@pytest.mark.parametrize(("host", "name"), [("127.0.0.1", "elsewhere.example"), ("127.0.0.1", "127.0.0.9"), ("localhost", "elsewhere.example")])
+async def test_another_hosts_certificate_is_refused_and_not_blamed_on_its_authority(authority, host, name):
     ca, ca_file = authority
-    result = await over_tls(server_context(ca, "elsewhere.example"), ca_file=ca_file)
+    async with (
+        serving(answering(reply()), tls=server_context(ca, name)) as server,
+        asking(Endpoint(server.url.replace("127.0.0.1", host), ca_file=ca_file)) as client,
+    ):
+        result = await client.get(SLOTS, deadline=AMPLE)
     assert reason(result) is Reason.UNREACHABLE
-    assert "certificate" in result.detail
+    assert "certificate is for another name" in result.detail
+    assert "ca_file" not in result.detail
 
 
 @pytest.fixture(scope="module")

@@ -66,6 +66,14 @@ def test_another_stated_start_is_another_process(generation, before, after, othe
     assert generation.contradicted_by(Observation(State.READY, born=after)) is other_process
 
 
+@pytest.mark.parametrize(("before", "after", "other_process"), [("a", "b", True), ("a", "a", False), ("a", "", False), ("", "b", False), ("", "", False)])
+def test_another_identity_is_another_process(generation, before, after, other_process):
+    """One that is not stated says nothing, and is no reason to forget the one that was."""
+    generation.learn(Observation(State.READY, identity=before), NOON)
+    generation.learn(Observation(State.READY), NOON)
+    assert generation.contradicted_by(Observation(State.READY, identity=after)) is other_process
+
+
 def still(generation: Generation, observation: Observation, now: float) -> float | None:
     generation.learn(observation, now)
     return generation.standing_still(observation, now)
@@ -108,6 +116,12 @@ def test_time_that_nobody_watched_is_not_time_of_standing_still(generation, gap)
     still(generation, observed(busy=0), NOON)
     generation.learn(gap, NOON + 5)
     assert still(generation, observed(busy=1), NOON + 3600) == 0
+
+
+def test_time_in_which_nobody_polled_is_not_time_of_standing_still(generation):
+    """The machine slept for an hour with a request in hand: the first look afterwards shows the old counters."""
+    generation.unwatched_after = 15.0
+    assert [still(generation, observed(), NOON + t) for t in (0, 15, 3600, 3605, 3620, 3635.1)] == [0, 15, 0, 5, 20, 0]
 
 
 @pytest.mark.parametrize("field", ["slots_busy", "requests_running", "requests_waiting", "requests_in_flight"])

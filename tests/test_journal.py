@@ -112,6 +112,18 @@ def test_a_secret_that_a_library_logs_is_masked_as_well():
     assert (event["event"], event["logger"]) == ("sent ***", "httpx")
 
 
+def test_an_exception_that_a_library_logs_is_its_type_and_place_without_text_or_folder():
+    stream = journal()
+    try:
+        raise OSError("/srv/hunter2 cannot be read")  # noqa: TRY301
+    except OSError:
+        logging.getLogger("asyncio").exception("Fatal error\nprotocol: <x at /srv/hunter2>")
+    (event,) = written(stream)
+    assert (event["event"], event["logger"], event["error"]) == ("Fatal error", "asyncio", "OSError")
+    assert event["at"].startswith("test_journal.py:")
+    assert not {"hunter2", "/", "Traceback"} & {word for word in ("hunter2", "/", "Traceback") if word in stream.getvalue()}
+
+
 def test_what_libraries_tell_at_info_is_not_our_concern():
     stream = journal()
     logging.getLogger("httpx").info("GET http://127.0.0.1:8080/health")

@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl
 
 import pytest
 
 from asking import REFUSED, TIMED_OUT, FakeAsk, launch_view
+from fakes import FakeClock, FakeSources
+from inspector import collector
 from inspector.contract import Reply
 from inspector.model import State
-from inspector.reading import Reason
-from inspector_llamacpp import ADAPTER
+from inspector.reading import Reason, Unknown
+from inspector_llamacpp import ADAPTER, causes
 from inspector_llamacpp.routes import HEALTH, PROPS, ROUTES, V1_MODELS
 from test_llamacpp_captures import observed, told
 
@@ -110,6 +113,61 @@ async def test_a_build_that_must_know_sleep_but_does_not_say_is_asked_no_more() 
     ask = with_reply(server("b11434", "busy"), "/props", (200, json.dumps(props).encode()))
     await observed(ask)
     assert ask.asked == ["/health", "/props", "/v1/models"]
+
+
+OTHER_PROCESS = {
+    "build": {"build_info": "b1-0123abc"},
+    "model": {"model_path": "/models/other/tiny.gguf"},
+    "slots": {"total_slots": 2},
+    "context": {"default_generation_settings": {"n_ctx": 512}},
+    "keys": {"some_key_of_another_build": 1},
+}
+"""How /props of another process on the same port may differ."""
+
+
+@pytest.mark.parametrize("change", OTHER_PROCESS.values(), ids=OTHER_PROCESS)
+async def test_what_proved_one_process_harmless_proves_nothing_of_the_next(change: dict[str, Any]) -> None:
+    """Another build is started on the port between two polls: the list that proved the former one may have been kept, and must not be believed."""
+    recall = ADAPTER.start()
+    ask = server("b11434", "idle")
+    for _ in range(2):
+        await ADAPTER.observe(ask, recall)
+        assert ask.asked[-1] == "/metrics"
+    with_reply(ask, "/props", edited(ask.replies["/props"], **change))
+    ask.asked.clear()
+    for _ in range(2):
+        await ADAPTER.observe(ask, recall)
+    assert "/metrics" not in ask.asked
+    ask.now += 60  # the list is a new one
+    await ADAPTER.observe(ask, recall)
+    assert ask.asked[-1] == "/metrics"
+
+
+@pytest.mark.parametrize("seconds", [5.0, -3600.0])
+@pytest.mark.parametrize("change", OTHER_PROCESS.values(), ids=OTHER_PROCESS)
+async def test_an_old_build_that_took_over_the_port_within_a_poll_is_not_woken(change: dict[str, Any], seconds: float) -> None:
+    """Nothing else shows the change: no counter has moved yet, no process can be looked at, and the clock may have been set back meanwhile."""
+    clock, ticks = FakeClock(), FakeClock()
+    replies = dict(server("b11434", "idle").replies)
+    sources = FakeSources(clock, lambda route: replies[route.path][1])  # type: ignore[index]
+    polled = collector.TargetCollector(collector.Watched("chat", ADAPTER), sources, {}, clock=clock, monotonic=ticks)
+    await polled.poll()
+    assert [asked.path for asked in sources.asked][-1] == "/metrics"
+    replies |= {"/props": edited(replies["/props"], **change), "/v1/models": body("b10434", "v1_models.json")}  # type: ignore[arg-type]
+    sources.asked.clear()
+    for _ in range(2):
+        clock.advance(seconds)
+        ticks.advance(5.0)
+        assert (await polled.poll()).generation == 2
+    assert not {"/metrics", "/slots"} & {asked.path for asked in sources.asked}
+
+
+async def test_slots_say_that_metrics_timed_out_where_they_rest_on_them() -> None:
+    """The operator is not told to change what is not the cause."""
+    ask = with_reply(server("b11434", "busy"), "/metrics", TIMED_OUT)
+    pool = (await observed(ask)).pools[0]
+    assert "/slots" not in ask.asked
+    assert told(pool.slots_busy)["reason"] == told(pool.kv_used_tokens)["reason"] == "timeout"
 
 
 @pytest.mark.parametrize("settings", [{}, {"sleep_idle_seconds": -1}, {"sleep_idle_seconds": 0}])
@@ -341,6 +399,18 @@ async def test_a_routers_model_without_a_timer_is_read_whole() -> None:
     assert str(pool.kv_unified.origin) == "http:/models"  # type: ignore[union-attr]
 
 
+async def test_a_routers_model_is_permitted_by_the_build_of_this_very_poll() -> None:
+    """The router may be replaced by an older one whose list of models looks the same."""
+    ask, recall = router("router-models-one-loaded.json"), ADAPTER.start()
+    with_reply(ask, "/models", models_with(["--sleep-idle-seconds", "300"]))
+    props, page = "/props?model=org%2Fbig", "/metrics?autoload=false&model=org%2Fbig"
+    for build, asked in (("b10566-0123abcd", True), ("b10565-0123abcd", False), ("b10566-0123abcd", True)):
+        with_reply(ask, props, edited(body("b11434", "router-props-model-loaded.json"), build_info=build))
+        ask.asked.clear()
+        await ADAPTER.observe(ask, recall)
+        assert (page in ask.asked) is asked
+
+
 async def test_architecture_proves_nothing_about_a_routers_model() -> None:
     """Routers of b10068 and b10434 show it too, and their models are woken by /metrics."""
     ask = router("router-models-one-loaded.json")
@@ -368,6 +438,32 @@ async def test_paths_of_a_routers_arguments_are_not_kept() -> None:
         with_reply(router("router-models-one-loaded.json"), "/models", models_with(["--model", "/home/SECRET.gguf", "--api-key", "SECRET"]))
     )
     assert "SECRET" not in repr(observation)
+
+
+@pytest.mark.parametrize(
+    ("ids", "told"),
+    [
+        (["/srv/SECRET/tiny.gguf"], ["tiny.gguf"]),
+        (["C:\\SECRET\\tiny.gguf"], ["tiny.gguf"]),
+        (["C:/tiny.gguf"], ["tiny.gguf"]),
+        (["SECRET/tiny.gguf"], ["tiny.gguf"]),
+        (["~/tiny"], ["tiny"]),
+        (["../SECRET/tiny"], ["tiny"]),
+        (["/srv/a/tiny.gguf", "/srv/b/tiny.gguf", "tiny.gguf"], ["tiny.gguf", "tiny.gguf-2", "tiny.gguf-3"]),
+        (["/", "\\"], ["model", "model-2"]),
+        (["org/big:Q4_K_M", "tiny-b"], ["org/big:Q4_K_M", "tiny-b"]),
+    ],
+)
+@pytest.mark.parametrize("status", ["loading", "loaded", "sleeping", "unloaded"])
+async def test_a_path_that_is_a_models_id_is_told_as_its_base_name_and_asked_for_as_it_is(ids: list[str], told: list[str], status: str) -> None:
+    rows = [{"id": name, "status": {"value": status, "failed": status == "unloaded"}} for name in ids]
+    ask = with_reply(router("router-models-unloaded.json"), "/models", (200, json.dumps({"data": rows}).encode()))
+    observation = await observed(ask)
+    assert sorted(pool.id for pool in observation.pools) == ([] if status == "unloaded" else told)
+    assert "SECRET" not in repr(observation)
+    assert "/srv" not in repr(observation)
+    asked = {name for path in ask.asked for key, name in parse_qsl(path.partition("?")[2]) if key == "model"}
+    assert asked == (set(ids) if status == "loaded" else set())
 
 
 async def test_a_routers_zero_context_is_no_context() -> None:
@@ -416,3 +512,15 @@ async def test_what_is_not_offered_is_not_offered_in_the_pool() -> None:
 def old_props(slots: int, context: int) -> tuple[int, bytes]:
     """/props as builds of 2024 and early 2025 gave it."""
     return 200, json.dumps({"default_generation_settings": {"n_ctx": context, "model": "/models/m.gguf"}, "total_slots": slots}).encode()
+
+
+@pytest.mark.parametrize("reason", [Reason.NO_SOURCE, Reason.STALE])
+async def test_why_a_log_cannot_be_read_is_told_as_the_reader_tells_it(reason: Reason) -> None:
+    problem = Unknown(reason, "the log file server.log cannot be read: Permission denied")
+    pool = (await observed(server("b11434", "idle", log=problem))).pools[0]
+    assert pool.kv_exhaustions_total == problem
+
+
+async def test_where_no_log_is_configured_the_remedy_is_to_set_one() -> None:
+    pool = (await observed(server("b11434", "idle", log=collector.NO_LOG))).pools[0]
+    assert pool.kv_exhaustions_total == causes.NO_LOG

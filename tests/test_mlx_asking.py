@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from asking import NO_LAUNCH, NOON, REFUSED, TIMED_OUT, FakeAsk, log_view, stated
+from inspector import collector
 from inspector.contract import LaunchView, Observation, ProcessView, Reply
 from inspector.launch import settings
 from inspector.launch.command import server_argv
 from inspector.model import POOL_FIELDS, State
 from inspector.reading import NOT_OFFERED, Kind, Known, Origin, Reading, Reason, Unknown
-from inspector_mlx import ADAPTER
+from inspector_mlx import ADAPTER, causes
 from inspector_mlx.payloads import Health, health
 from inspector_mlx.routes import HEALTH
 
@@ -304,6 +305,13 @@ async def test_the_line_of_a_former_process_is_not_this_ones() -> None:
 async def test_retained_kv_of_captured_logs(log: str, size: Any) -> None:
     """The figures are those of the last such line, found with grep."""
     assert await read("kv_reclaimable_bytes", logged(*(CAPTURES / log).read_text().splitlines(), age=0)) == size
+
+
+async def test_why_a_log_cannot_be_read_is_told_as_the_reader_tells_it() -> None:
+    problem = Unknown(Reason.NO_SOURCE, "the log file mlx.log cannot be read: Permission denied")
+    for said, told in ((problem, problem), (collector.NO_LOG, causes.NO_LOG)):
+        (pool,) = (await observed(ask(log=said))).pools
+        assert pool.kv_reclaimable_bytes == told
 
 
 async def test_what_mlx_does_not_offer_is_not_offered() -> None:

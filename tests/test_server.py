@@ -1,5 +1,7 @@
 """The web server wrapper on real sockets."""
 
+import contextlib
+import io
 import signal
 import socket
 
@@ -10,7 +12,9 @@ from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
+from inspector.journal import Secrets, set_up
 from inspector.server import ListenError, address_of, bind, serve
+from inspector.verbosity import Format, LogLevel
 
 pytestmark = pytest.mark.anyio
 
@@ -84,3 +88,34 @@ async def test_signal_handlers_are_left_alone():
         await tasks.start(serve, Starlette(), bind("127.0.0.1", 0))
         assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
         tasks.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nZZ\r\n",
+        b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nabcd\r\n",
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"\x16\x03\x01 TLS\r\n\r\n",
+    ],
+)
+async def test_a_clients_mistake_is_no_event_of_the_journal_but_a_line_for_those_who_debug(sent):
+    async def reading(request):
+        return PlainTextResponse(str(len(await request.body())))
+
+    for level in (LogLevel.INFO, LogLevel.DEBUG):
+        stream = io.StringIO()
+        set_up(Secrets(), Format.JSON, level, stream)
+        listener = bind("127.0.0.1", 0)
+        host, _, port = address_of(listener).rpartition(":")
+        async with anyio.create_task_group() as serving:
+            await serving.start(serve, Starlette(routes=[Route("/", reading, methods=["GET", "POST"])]), listener)
+            async with await anyio.connect_tcp(host, int(port)) as client:
+                await client.send(sent)
+                with anyio.move_on_after(10), contextlib.suppress(anyio.EndOfStream, anyio.BrokenResourceError):
+                    while True:
+                        await client.receive()
+            serving.cancel_scope.cancel()
+        assert "Traceback" not in stream.getvalue()
+        assert "site-packages" not in stream.getvalue()
+        assert bool(stream.getvalue()) is (level is LogLevel.DEBUG)

@@ -273,9 +273,9 @@ async def states(*seconds: float, page: bytes | None = None, stalled_after: floa
 
 
 async def test_the_core_takes_a_hung_engine_for_stalled_and_an_idle_one_not() -> None:
-    assert await states(0, 59, 60) == [State.READY, State.READY, State.STALLED]
+    assert await states(0, 20, 40, 59, 60) == [State.READY] * 4 + [State.STALLED]
     idle: bytes = ask_of(CASES / "0.32.0-before-load").replies["/metrics"][1]  # type: ignore[index]
-    assert await states(0, 59, 600, page=idle) == [State.READY] * 3
+    assert await states(0, 20, 40, 59, 60, 75, page=idle) == [State.READY] * 6
 
 
 # --- Recognition --------------------------------------------------------------------------------------------------------------------

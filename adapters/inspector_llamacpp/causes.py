@@ -38,6 +38,8 @@ POOL_SIZE = Unknown(
 AUTO_OR_SPLIT = Unknown(Reason.AMBIGUOUS, "--no-kv-unified without -np is read differently by different builds: give `logs`, or set -np")
 AUTO_SLOTS = Unknown(Reason.AMBIGUOUS, "without -np the build decides whether slots share their KV cache")
 
+NOT_FOLLOWED = "no log is followed"
+"""How the host begins where no log is configured; what it says of one that cannot be read is passed on as it is."""
 NO_LOG = Unknown(Reason.NO_SOURCE, "only the log tells: set `logs` for this target")
 NO_BYTES = Unknown(Reason.NO_SOURCE, "the log does not state it: start llama-server with -lv 4 and set `logs` for this target")
 OTHER_LOG = Unknown(Reason.NO_SOURCE, "the followed log belongs to another server")

@@ -14,7 +14,7 @@ from inspector.reading import Known, Reading, Reason, Unknown, first_known
 from inspector_llamacpp import causes, pool, routes
 from inspector_llamacpp.flags import never_sleeps
 from inspector_llamacpp.numbers import Numbers, no_numbers, numbers, scanner
-from inspector_llamacpp.payloads import Health, Props, as_object, health, is_loading, is_props, listed_model, no_props, props, refusal
+from inspector_llamacpp.payloads import Health, ListedModel, Props, as_object, health, is_loading, is_props, listed_model, no_props, props, refusal
 from inspector_llamacpp.permits import Permits
 from inspector_llamacpp.pool import ModelMemory, Sources
 from inspector_llamacpp.slots import SlotTable, slot_table
@@ -27,8 +27,12 @@ class Recall:
     scanner: Scanner = field(default_factory=scanner)
     models: dict[tuple[str, int], ModelMemory] = field(default_factory=dict)
 
-    def of(self, model: str = "", process: int = 0) -> ModelMemory:
-        return self.models.setdefault((model, process), ModelMemory())
+    def of(self, model: str = "", process: int = 0, identity: str = "") -> ModelMemory:
+        """The memory of a model. Another `identity` is another process, within this very poll: what proved the former one harmless proves nothing of it."""
+        memory = self.models.setdefault((model, process), ModelMemory())
+        if identity and identity != memory.identity:
+            memory = self.models[model, process] = ModelMemory(identity, former_list=memory.listed_at)
+        return memory
 
 
 async def read_numbers(ask: Ask, permits: Permits, scan: Scanner, route: Route, **query: str) -> Numbers:
@@ -72,16 +76,15 @@ def faults_of(*readings: tuple[str, Reading[object]]) -> tuple[Fault, ...]:
 async def observe_single(ask: Ask, recall: Recall, facts: Props, busy_by_health: Reading[int]) -> Observation:
     """A server of one model."""
     asleep = isinstance(facts.sleeping, Known) and facts.sleeping.value
-    memory = recall.of()
+    memory = recall.of(identity=facts.identity)
     trained: Reading[int] = causes.SLEEPING
     if asleep:
         sources = _sources(ask, facts, no_numbers(causes.SLEEPING), causes.SLEEPING)
     else:
-        listed = listed_model(await ask.get(routes.V1_MODELS))
+        listed = await _listed(ask, memory)
         trained = listed.trained
-        memory.safe_metrics = memory.safe_metrics or facts.safe_metrics or listed.safe_metrics
         facts = replace(facts, model=first_known(facts.model, listed.model))
-        permits = Permits(facts, never_sleeps(ask.launch, facts.slots), memory.safe_metrics, ask.may_wake, ask.may_scrape)
+        permits = Permits(facts, never_sleeps(ask.launch, facts.slots), facts.safe_metrics or memory.safe_metrics, ask.may_wake, ask.may_scrape)
         page = await read_numbers(ask, permits, recall.scanner, routes.METRICS)
         table = await read_slots(ask, permits, page.processing, facts.slots, routes.SLOTS)
         sources = _sources(ask, facts, page, table)
@@ -92,6 +95,7 @@ async def observe_single(ask: Ask, recall: Recall, facts: Props, busy_by_health:
         state=State.SLEEPING if asleep else State.READY,
         version=facts.version,
         pools=(the_pool,),
+        identity=facts.identity,
         counters=sources.numbers.counters,
         progress={} if moving is None else {the_pool.id: moving},
         drift=drift,
@@ -99,8 +103,18 @@ async def observe_single(ask: Ask, recall: Recall, facts: Props, busy_by_health:
     )
 
 
+async def _listed(ask: Ask, memory: ModelMemory) -> ListedModel:
+    """/v1/models, which proves something only of the process that made it: the reply may have been kept from a former one."""
+    reply = await ask.get(routes.V1_MODELS)
+    listed = listed_model(reply)
+    if isinstance(reply, Reply):
+        memory.listed_at = reply.at
+        memory.safe_metrics = memory.safe_metrics or (listed.safe_metrics and reply.at != memory.former_list)
+    return listed
+
+
 def _sources(ask: Ask, facts: Props, page: Numbers, table: Reading[SlotTable]) -> Sources:
-    log_view = causes.NO_LOG if isinstance(ask.log, Unknown) and ask.log.reason is Reason.NO_SOURCE else ask.log
+    log_view = causes.NO_LOG if isinstance(ask.log, Unknown) and ask.log.detail.startswith(causes.NOT_FOLLOWED) else ask.log
     return Sources(facts, page, table, log_view, ask.launch, ask.launch_file, ask.stated)
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
+from hashlib import sha256
 from typing import Any
 
 from inspector.contract import NO_VERSION, Reply
@@ -90,7 +91,8 @@ def base_name(path: str) -> str:
 @dataclass(frozen=True, slots=True)
 class Props:
     """/props of a server or of a router's model. `sleeping` is None where the build cannot sleep. `slots_on` and `metrics_on` are None where it does not say.
-    `counts_tokens`: /slots of this build has n_prompt_tokens for sure. `safe_metrics`: reading /metrics wakes nothing for sure."""
+    `counts_tokens`: /slots of this build has n_prompt_tokens for sure. `safe_metrics`: reading /metrics wakes nothing for sure.
+    `identity`: what must not change while the process lives, to be compared and never shown; "" where /props was not to be had."""
 
     slots: Reading[int]
     context: Reading[int]
@@ -102,6 +104,7 @@ class Props:
     counts_tokens: bool = False
     safe_metrics: bool = False
     is_router: bool = False
+    identity: str = ""
 
 
 def no_props(cause: Unknown) -> Props:
@@ -130,7 +133,15 @@ def props(body: Mapping[str, Any], origin: Origin) -> Props:
         counts_tokens="model_ftype" in body or (number is not None and number >= TOKEN_COUNT_BUILD),
         safe_metrics=number is not None and number >= SAFE_METRICS_BUILD,
         is_router=body.get("role") == "router",
+        identity=_identity(body, settings),
     )
+
+
+def _identity(body: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
+    """Build, model, slots and context as they are written: an odd value tells one process from another as well as a good one. A build without a number
+    is told from others by the keys that it has."""
+    stated = (body.get("role"), body.get("build_info"), body.get("model_alias"), body.get("model_path"), body.get("total_slots"), settings.get("n_ctx"))
+    return sha256(repr((stated, sorted(body))).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def build_number(build: object) -> int | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from inspector.reading import Known, Reading, Unknown
+from inspector.reading import Known, Reading, Reason, Unknown
 from inspector_llamacpp import causes
 from inspector_llamacpp.payloads import Props
 
@@ -43,5 +43,7 @@ class Permits:
             return None
         if isinstance(self.props.sleeping, Unknown):
             return self.props.sleeping
+        if isinstance(processing, Unknown) and processing.reason is Reason.TIMEOUT:
+            return processing  # the server may be at work, but it does not say so
         at_work = isinstance(processing, Known) and processing.value > 0  # known only where reading /metrics was harmless
         return None if at_work else causes.SLOTS_WOULD_WAKE

@@ -111,7 +111,7 @@ def _token_bytes(form: Geometry, settings: PlanSettings) -> tuple[int, int] | Un
     if not all(_divides(layer, key_type, value_type) for layer in form.layers):
         return Unknown(Reason.INVALID, "llama.cpp refuses a cache type whose blocks do not divide the size of a head")
     sums = {False: 0, True: 0}
-    widest = max((layer.values for layer in form.layers), default=0)
+    widest = max([0, *(layer.values for layer in form.layers)])
     padded_values = settings.more.get("flash_attn") == 0
     for layer in form.layers:
         values = widest if padded_values and not form.latent else layer.values

@@ -19,9 +19,13 @@ from inspector_llamacpp.usage import use, was_not_read
 
 @dataclass(slots=True)
 class ModelMemory:
-    """What is remembered of one model for one generation: whether its /metrics was proven harmless, and the most tokens ever held at once."""
+    """What is remembered of one process of a model: what /props says that it is, whether /v1/models proved its /metrics harmless, when that list which was
+    seen last was made (Unix seconds), the one that had been seen before this process was, and the most tokens ever held at once."""
 
+    identity: str = ""
     safe_metrics: bool = False
+    listed_at: float | None = None
+    former_list: float | None = None
     seen_tokens: int = 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,7 +18,6 @@ from inspector_llamacpp.observe import Recall, faults_of, read_numbers, read_pro
 from inspector_llamacpp.payloads import Props, as_object, base_name, refusal
 from inspector_llamacpp.permits import Permits
 from inspector_llamacpp.pool import Sources
-
 
 _NAME = re.compile(r"(?![A-Za-z]:/)(?![.~])[^/\\]+(?:/(?!.*\.gguf$)[^/\\]+)?")
 """A name, or org/name. All else is a path."""
@@ -63,6 +63,7 @@ async def observe_router(ask: Ask, recall: Recall, facts: Props) -> Observation:
         State.READY,
         "a router",
         version=facts.version,
+        identity=facts.identity,
         pools=tuple(s.pool for s in seen),
         progress={s.pool.id: s.progress for s in seen if s.progress is not None},
         drift=tuple(d for s in seen for d in s.drift),
@@ -90,10 +91,15 @@ def entries(reply: Reply | Unknown) -> list[Entry] | Unknown:
 def pool_ids(ids: Iterable[str]) -> dict[str, str]:
     """What each of the router's ids is told as: itself, or the base name of a path, with a number where two would be alike."""
     told: dict[str, str] = {}
+    taken: set[str] = set()
+    alike: Counter[str] = Counter()
     for name in sorted(ids, key=lambda name: (_NAME.fullmatch(name) is None, name)):
-        plain = name if _NAME.fullmatch(name) else base_name(name) or "model"
-        choices = (plain, *(f"{plain}-{number}" for number in range(2, len(told) + 2)))
-        told[name] = next(choice for choice in choices if choice not in told.values())
+        plain = choice = name if _NAME.fullmatch(name) else base_name(name) or "model"
+        while choice in taken:
+            alike[plain] += 1
+            choice = f"{plain}-{alike[plain] + 1}"
+        taken.add(choice)
+        told[name] = choice
     return told
 
 
@@ -128,10 +134,9 @@ async def _look(ask: Ask, recall: Recall, entry: Entry) -> Seen:
 
 
 async def _awake(ask: Ask, recall: Recall, entry: Entry, facts: Props) -> Seen:
-    memory = recall.of(entry.id, entry.process)
-    # Of a router's models every build shows `architecture`: it proves nothing here, unlike in /v1/models of a server of one model.
-    memory.safe_metrics = memory.safe_metrics or facts.safe_metrics
-    permits = Permits(facts, never_sleeps(entry.settings, facts.slots), memory.safe_metrics, ask.may_wake, ask.may_scrape)
+    memory = recall.of(entry.id, entry.process, facts.identity)
+    # Only the build number of this very poll proves anything: of a router's models every build shows `architecture`, unlike a server of one model.
+    permits = Permits(facts, never_sleeps(entry.settings, facts.slots), facts.safe_metrics, ask.may_wake, ask.may_scrape)
     page = await read_numbers(ask, permits, recall.scanner, routes.MODEL_METRICS, model=entry.id)
     table = await read_slots(ask, permits, page.processing, facts.slots, routes.MODEL_SLOTS, model=entry.id)
     sources = Sources(facts, page, table, causes.ROUTER_LOG, entry.settings, causes.NO_SETTING, {}, entry.trained)

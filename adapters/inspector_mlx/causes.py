@@ -20,6 +20,8 @@ NO_MODEL = Unknown(Reason.NOT_REPORTED, "/v1/models lists what lies in the serve
 MODELS_EMPTY = Unknown(Reason.NOT_REPORTED, "/v1/models answered 200 with nothing: the server's model cache folder is missing")
 MODEL_PER_REQUEST = Unknown(Reason.NOT_REPORTED, "started without --model: each request names the model that is loaded for it")
 
+NOT_FOLLOWED = "no log is followed"
+"""How the host begins where no log is configured; what it says of one that cannot be read is passed on as it is."""
 NO_LOG = Unknown(Reason.NO_SOURCE, "only the log tells: set `logs` for this target, and leave --log-level at INFO or DEBUG")
 NO_LINE = Unknown(Reason.NOT_REPORTED, "the log has no such line of this server yet: one is written when a request starts, by 0.31.0 and newer")
 OLD_LINE = Unknown(Reason.STALE, "the log tells the retained KV cache only when a request starts, and none did lately")

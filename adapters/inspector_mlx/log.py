@@ -55,7 +55,7 @@ def is_dead(log: LogView | Unknown) -> bool:
 def retained_bytes(log: LogView | Unknown, now: float) -> Reading[int]:
     """Bytes of KV cache that are kept for reuse, to 0.01 GB, as of the newest request's start."""
     if isinstance(log, Unknown):
-        return causes.NO_LOG if log.reason is Reason.NO_SOURCE else log
+        return causes.NO_LOG if log.detail.startswith(causes.NOT_FOLLOWED) else log
     lines = [line for name in ("prompt_cache", "kv_caches") if (line := log.newest(name)) is not None]
     if not lines:
         return causes.NO_LINE

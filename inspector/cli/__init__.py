@@ -78,7 +78,8 @@ def _told(error: BaseException) -> str:
 def _broken_off() -> int:
     """The exit code: to `check` it is an unknown. What is left to be written is dropped, or Python would fail over it once more at its end."""
     with contextlib.suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        stdout = sys.stdout.fileno()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stdout)
     return 3 if sys.argv[1:2] == ["check"] else 1
 
 

@@ -20,9 +20,10 @@ from inspector.board import Board, Entry
 from inspector.cli.refusal import RefusedError
 from inspector.cli.targets import Chosen, choose
 from inspector.cli.telling import Terminal
-from inspector.collector import NO_LOG, launch_of
+from inspector.collector import NO_LOG
 from inspector.contract import Adapter, LaunchView, LogView, ReadsLaunch
 from inspector.generation import NOT_LOOKED_AT
+from inspector.inspection import launch_of
 from inspector.reading import Known, Unknown
 from inspector.recording import Exchange, Recorder
 from inspector.report import reading, target_report

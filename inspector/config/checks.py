@@ -21,6 +21,7 @@ def check(data: Mapping[str, Any]) -> Iterator[Finding]:
     yield from _guarded(data)
     for index, target in _targets(data):
         yield from _one_key(index, target)
+        yield from _engine_of_a_key(index, target)
         yield from _tls_in_use(index, target)
 
 
@@ -74,6 +75,14 @@ def _one_key(index: int, target: Mapping[str, Any]) -> Iterator[Finding]:
     for name in _mapping(target.get("headers")):
         if sources and str(name).lower() == "authorization":
             yield Finding(("targets", index, "headers", name), f"is given beside {sources[0]}", "keep one of the two")
+
+
+def _engine_of_a_key(index: int, target: Mapping[str, Any]) -> Iterator[Finding]:
+    """An engine that is recognized may be replaced by a stranger between two polls, who would be sent the key."""
+    given = next((name for name in ("api_key_file", "api_key_env", "headers") if target.get(name)), None)
+    if given is not None and target.get("engine") is None:
+        message = "is given for a target that names no engine, so that a stranger could be sent it"
+        yield Finding(("targets", index, given), message, "write `engine: NAME`, as `inspector adapters` lists it")
 
 
 def _tls_in_use(index: int, target: Mapping[str, Any]) -> Iterator[Finding]:

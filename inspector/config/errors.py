@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -26,7 +27,8 @@ class Problem:
 
     def __str__(self) -> str:
         place = self.file if self.line is None else f"{self.file}:{self.line}"
-        return ": ".join(part for part in (place, self.field, "; ".join(filter(None, (self.message, self.remedy)))) if part)
+        told = ": ".join(part for part in (place, self.field, "; ".join(filter(None, (self.message, self.remedy)))) if part)
+        return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in told)
 
 
 class ConfigError(Exception):
@@ -47,11 +49,18 @@ class Finding:
 
 
 def field_name(path: Path) -> str:
-    """`("targets", 0, "url")` as `targets[0].url`."""
+    """`("targets", 0, "url")` as `targets[0].url`. A key that looks like none may be a secret: `targets[0].headers.…`."""
     name = ""
-    for step in path:
+    for position, key in enumerate(path):
+        step = key if isinstance(key, int) or (CHOSEN if path[position - 1 : position] in (("headers",), ("env",)) else PLAIN).fullmatch(key) else HIDDEN_KEY
         name += f"[{step}]" if isinstance(step, int) else f".{step}" if name else step
     return name
+
+
+PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,40}")
+CHOSEN = re.compile(r"(?=.{1,40}$)[A-Za-z]+(?:[-_][A-Za-z]+)*")
+"""The name of a header or a variable: words without digits, which keys rarely are."""
+HIDDEN_KEY = "…"
 
 
 def finding(error: ErrorDetails, model: type[BaseModel]) -> Finding:

@@ -99,7 +99,10 @@ def _log_source(value: Any, info: ValidationInfo) -> LogSource:
         return value
     kind, colon, unit = _text(value).partition(":")
     if kind != "journal" or not colon:
-        return LogSource("file", str(_path(value, info)))
+        path = _path(value, info)
+        if path.is_dir():
+            raise ValueError("is a folder; name the file that the server's output goes to")
+        return LogSource("file", str(path))
     if not re.fullmatch(r"[A-Za-z0-9:_.@\\-]+", unit):
         raise ValueError("names no unit of the journal; write journal:NAME.service")
     return LogSource("journal", unit)

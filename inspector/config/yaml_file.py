@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -120,9 +121,32 @@ def _expanded(node: yaml.Node, known: dict[int, int], depth: int) -> int:
 
 
 def _unreadable(error: yaml.YAMLError, file: str, text: str) -> Problem:
-    """PyYAML's finding and its line. Its own text would repeat the line of the file, which may hold a secret."""
+    """What is wrong, by its kind, and the line. PyYAML's own text would repeat what stands there, which may be a secret."""
     if isinstance(error, yaml.MarkedYAMLError):
         mark = error.problem_mark or error.context_mark
-        return Problem(file, mark.line + 1 if mark else None, "", f"is not valid YAML: {error.problem}", "look for a missing quote, bracket or space")
+        kind = next((said for words, said in KINDS.items() if words in (error.problem or "")), UNREADABLE)
+        where = f" at column {mark.column + 1}" if mark else ""
+        message, _, remedy = kind.partition("; ")
+        return Problem(file, mark.line + 1 if mark else None, "", f"is not valid YAML: {message}{where}", remedy)
     position = getattr(error, "position", 0)
     return Problem(file, text[:position].count("\n") + 1, "", "has a character that YAML does not allow", "save the file as plain UTF-8 text")
+
+
+UNREADABLE = "something is out of place; look for a missing quote, bracket or space"
+
+KINDS: Mapping[str, str] = {
+    "undefined alias": "an alias (*) without its anchor; put text that begins with * in quotes",
+    "second occurrence": "an anchor (&) is given twice; put text that begins with & in quotes",
+    "undefined tag handle": "a tag (!) that is not defined; put text that begins with ! in quotes",
+    "another document": "a second document begins; keep one, without ---",
+    "but found another": "a second document begins; keep one, without ---",
+    "'\\t'": "a tab; indent with spaces",
+    "cannot start any token": "a character that begins no value; put text that begins with it in quotes",
+    "mapping values are not allowed": "a colon where none may be; look for a missing quote, or a line that is indented too far",
+    "could not find expected ':'": "a key without a colon; look for a missing colon or quote",
+    "found unexpected end of stream": "a quote that is not closed; close it",
+    "unknown escape character": "a backslash that means nothing in double quotes; use single quotes",
+    "expected <block end>": "a line that does not go with those above; look for a missing quote, bracket or space",
+    "expected ',' or": "a list or mapping in brackets that is not closed; look for a missing comma, quote or bracket",
+}
+"""Words of PyYAML's problems, the first that fit: the finding in ours, and the remedy."""

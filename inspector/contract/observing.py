@@ -75,7 +75,8 @@ class Observation:
     """What an adapter made of one poll.
 
     `counters` must not fall while the process lives: if one does, the core starts a new generation. `born` is the process's start (Unix seconds) where
-    the engine says so. `progress` holds, for each pool that can tell, the series that move while the engine works; a pool that is not there is never
+    the engine says so. `identity` is what the server states over HTTP and must not change while the process lives (build, model, slots, context), as one text;
+    "" where it was not to be had. `progress` holds, for each pool that can tell, the series that move while the engine works; a pool that is not there is never
     called stalled.
     """
 
@@ -85,6 +86,7 @@ class Observation:
     pools: tuple[Pool, ...] = ()
     memory: Memory = field(default_factory=Memory)
     born: float | None = None
+    identity: str = ""
     counters: Mapping[str, float] = field(default_factory=dict)
     progress: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     drift: tuple[Drift, ...] = ()

@@ -75,6 +75,9 @@ CAUSES: Mapping[type[BaseException], Unknown] = {
 }
 """What lies beneath an exception says more than its class. Looked up before the table."""
 
+OTHER_NAME = (62, 64)
+"""OpenSSL's X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH."""
+
 _HANG_UP = "Server disconnected without sending a response."
 """httpcore's words for a connection that ended before the headers did; it has no class for that."""
 
@@ -101,6 +104,8 @@ def hung_up(error: BaseException) -> bool:
 
 
 def _untrusted(error: ssl.SSLCertVerificationError) -> Unknown:
+    if error.verify_code in OTHER_NAME:
+        return Unknown(_UNREACHABLE, "the server's certificate is for another name; correct the host in url, or let the server show a certificate for this one")
     finding = str(error.verify_message).rstrip(".")[:200]
     return Unknown(_UNREACHABLE, f"the server's certificate is not trusted ({finding}); name the authority that signed it in tls.ca_file")
 

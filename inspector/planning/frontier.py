@@ -79,7 +79,7 @@ class Planner:
         if isinstance(setting, Unknown):
             shape = self.plans.cache_shape(self.model, self.settings)
             return shape if isinstance(shape, Unknown) else Point(sessions, tokens, None, sessions * shape.of(tokens), "")
-        return Point(sessions, tokens, setting, free._kv_bytes(setting or 1, sessions), "")
+        return Point(sessions, tokens, setting, free._kv_bytes(1 if setting is None else setting, sessions), "")
 
     def table(self, counts: Iterable[int]) -> list[Point | Unknown]:
         """The largest context for each number of sessions."""

@@ -46,7 +46,7 @@ def _draw(axes: Any, points: Sequence[Point], title: str, ceiling: int | None) -
     axes.set_xscale("log", base=2)
     axes.set_xticks([count for count in sessions if count & (count - 1) == 0], labels=[str(count) for count in sessions if count & (count - 1) == 0])
     axes.minorticks_off()
-    axes.set_ylim(0, max([*tokens, ceiling or 0]) * 1.12)
+    axes.set_ylim(0, max([*tokens, *([] if ceiling is None else [ceiling])]) * 1.12)
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     axes.set_xlabel("sessions at once")
     axes.set_ylabel("tokens of a session, prompt and output")

@@ -97,7 +97,7 @@ def files(planner: Planner, engine: str, points: Sequence[Point | Unknown], *, s
     if tokens is not None and planner.settings.memory_bytes is not None:
         told["most_sessions"] = {"context_tokens": tokens, **_count(planner.most_sessions(tokens))}
     if tokens is not None:
-        told["needed"] = _point(planner.needed(sessions or 1, tokens))
+        told["needed"] = _point(planner.needed(1 if sessions is None else sessions, tokens))
     return {**told, "table": [_point(point) for point in points]}
 
 

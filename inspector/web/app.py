@@ -6,6 +6,8 @@ import gzip
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import anyio
 from prometheus_client import CollectorRegistry
@@ -20,7 +22,9 @@ from inspector.board import Board, Entry
 from inspector.metrics import OwnStatus, registry
 from inspector.report import targets_report
 from inspector.web.guard import Guard
-from inspector.web.page import Page
+
+if TYPE_CHECKING:
+    from inspector.web.page import Page
 
 SCRAPE_TIMEOUT = "X-Prometheus-Scrape-Timeout-Seconds"
 
@@ -70,7 +74,13 @@ class _Web:
         self._services = services
         self._slot_series = slot_series
         self._registry = registry(board, services.own, slot_series=slot_series)
-        self._page = Page()
+
+    @cached_property
+    def _page(self) -> Page:
+        """Made when it is first looked at: the template library takes memory that a daemon without visitors need not hold."""
+        from inspector.web.page import Page  # noqa: PLC0415
+
+        return Page()
 
     async def status(self, _: Request) -> Response:
         html = self._page.render(self._board.entries(), time.time(), REFRESH)

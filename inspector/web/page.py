@@ -29,7 +29,7 @@ HEADLINES = (
 )
 """Fields that answer the operator's first questions; the others follow in a table that can be folded away."""
 
-RESOURCES = {"kv": "KV cache", "slots": "Slots", "context": "Context of the fullest session", "memory": "Memory"}
+RESOURCES = {"kv": "KV cache", "slots": "Slots", "context": "Context of the fullest session", "memory": "Memory of the server, of its ceiling"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ import pytest
 from engines.inspecting import Inspection
 from engines.mlx import BYTES_PER_TOKEN, LONGEST, complete, established, said_by_python, sessions
 from engines.server import Server, wait_until
-from inspector.collector import launch_of
 from inspector.contract import LaunchView
+from inspector.inspection import launch_of
 from inspector.local.process import Process
 from inspector.model import POOL_FIELDS, State
 from inspector.reading import NOT_OFFERED, Kind, Known, Unknown
