@@ -37,6 +37,7 @@ def recorded_server(bodies: Mapping[str, tuple[int, bytes]] = BUSY, key: str = "
     """Serves while the block lasts. With a `key`, all but /health answers 401 without it."""
 
     class Handler(BaseHTTPRequestHandler):
+        wbufsize = -1  # Head and body in one write: two of them wait for one another.
         protocol_version = "HTTP/1.1"
         server_version, sys_version = "llama.cpp", ""
 

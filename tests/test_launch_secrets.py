@@ -111,7 +111,7 @@ KINDS: dict[str, Callable[[Path], str | bytes]] = {
 }
 
 YAML_FILES = ("compose.yaml", "pod.yaml", "llama-swap.yaml")
-"""Their parser quotes the line that it stumbles over."""
+"""A parser of YAML may quote the line that it stumbles over."""
 
 BROKEN_LINE = f'\n{MARK}: [ }} & < "{MARK} ${{{MARK} \\\n'.encode()
 CUTS = 60
