@@ -87,7 +87,7 @@ async def daemon_on(*targets: Target) -> AsyncIterator[Callable[[], Mapping[str,
     daemon = Daemon(config, load_adapters(), Secrets(), bind("127.0.0.1", 0))
     async with anyio.create_task_group() as tasks:
         address = await tasks.start(daemon.run)
-        async with httpx.AsyncClient(base_url=f"http://{address}", trust_env=False) as asker:
+        async with httpx.AsyncClient(base_url=f"http://{address}", trust_env=False, timeout=30.0) as asker:
 
             async def told() -> Mapping[str, Mapping[str, float]]:
                 samples = samples_of((await asker.get("/metrics")).text)
