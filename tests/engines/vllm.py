@@ -84,6 +84,9 @@ def _started(arguments: Sequence[str], log: Path) -> Server:
         "PYTHONSAFEPATH": "1",  # this folder has a vllm.py, too
         "VLLM_CPU_KVCACHE_SPACE": "1",
         "VLLM_NO_USAGE_STATS": "1",
+        # One thread for the engine: on a machine of two cores it would starve who looks at it.
+        "OMP_NUM_THREADS": "1",
+        "VLLM_CPU_OMP_THREADS_BIND": "nobind",
         "HF_HUB_OFFLINE": "1",
         "VLLM_CACHE_ROOT": str(log.parent / "cache"),
     }

@@ -99,9 +99,10 @@ async def test_an_idle_engine_never_stalls(watch: Watch) -> None:
 async def test_a_stopped_engine_is_stalled_and_ready_again_when_it_goes_on(server: Server, watch: Watch) -> None:
     core = engine_core(server)
     async with watch(stalled_after=2.0) as watcher:
-        with sessions(server.url, [(40, 1900)] * SEQUENCES) as requests:
-            while value((await watcher.poll()).snapshot, "requests_running") == 0:
-                await anyio.sleep(0.05)
+        with sessions(server.url, [(40, 1900)] * (2 * SEQUENCES)) as requests:
+            with anyio.fail_after(60):
+                while value((await watcher.poll()).snapshot, "requests_running") == 0:
+                    await anyio.sleep(0.05)
             core.send_signal(signal.SIGSTOP)
             try:
                 states = await until(watcher, State.STALLED)
@@ -112,7 +113,7 @@ async def test_a_stopped_engine_is_stalled_and_ready_again_when_it_goes_on(serve
             assert snapshot.pools[0].requests_running == Unknown(Reason.STALLED, snapshot.state_detail)
             assert value(snapshot, "kv_capacity_tokens") == USABLE * BLOCK_TOKENS
             assert (await until(watcher, State.READY))[-1] is State.READY
-        assert [request.result() for request in requests] == [200] * SEQUENCES
+        assert [request.result() for request in requests] == [200] * (2 * SEQUENCES)
         assert (await watcher.poll()).snapshot.state is State.READY
 
 
