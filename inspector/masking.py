@@ -44,7 +44,7 @@ NUMBERS = frozenset(
 )
 """Keys whose numbers, truth values and nulls are shown."""
 
-NAMES = frozenset({"id", "model", "model_alias", "model_name", "model_path", "parent", "root"})
+NAMES = frozenset({"id", "model", "model_alias", "model_name", "model_path", "parent"})
 """Keys, and labels, that name a model. Of a path only the base name is kept."""
 
 _WORD = re.compile(r"[a-z_]{1,40}")

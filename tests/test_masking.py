@@ -152,3 +152,9 @@ async def test_a_masked_reply_becomes_what_the_reply_did(adapter):
 
 def as_masked(reply):
     return reply if isinstance(reply, Unknown) else (reply[0], (masked_body(reply[1]) or "").encode())
+
+
+def test_the_folder_of_an_adapter_is_not_shown():
+    """vLLM lists LoRA adapters by the path that they were loaded from: not even its last part is anyone's business."""
+    listed = {"object": "list", "data": [{"id": "m", "object": "model", "root": "/adapters/MARK", "parent": "m", "max_model_len": 4096}]}
+    assert "MARK" not in json.dumps(masked_json(listed))
