@@ -185,9 +185,10 @@ def _check_picture(options: FileOptions) -> None:
 
 def _draw(planner: Planner, file: Path, engine: str, trained: int | None) -> None:
     points = [point for point in planner.table(DENSE) if isinstance(point, Point)]
-    memory = (planner.settings.memory_bytes or 0) / 2**30
+    memory = planner.settings.memory_bytes
+    limit = "" if memory is None else f", {memory / 2**30:.4g} GiB for weights and KV cache"
     try:
-        plot(points, file, f"{planner.model.architecture} under {engine}, {memory:.4g} GiB for weights and KV cache", trained)
+        plot(points, file, f"{planner.model.architecture} under {engine}{limit}", trained)
     except PlotError as error:
         raise RefusedError([f"--plot: {error}"]) from error
 
