@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
+from inspector.alerts.status import AlertStatus
 from inspector.clocks import Clock, monotonic_beside
 from inspector.judge import Assessment, Finding, Level, assess
 from inspector.model import Snapshot, memory_without_live, without_live
@@ -33,7 +34,7 @@ class TargetInfo:
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One target on the board. `snapshot` is None before the first poll has ended; `stale`: its live facts were too old and are unknown now.
-    `seen_at`: when it was observed, in monotonic seconds."""
+    `seen_at`: when it was observed, in monotonic seconds. `alerts`: the state of each alert, as it was evaluated last."""
 
     info: TargetInfo
     snapshot: Snapshot | None = None
@@ -43,6 +44,7 @@ class Entry:
     last_success: float | None = None
     stale: bool = False
     seen_at: float = 0.0
+    alerts: tuple[AlertStatus, ...] = ()
 
 
 class Board:
@@ -77,7 +79,14 @@ class Board:
             failures=_counted(entry.failures, snapshot),
             last_success=snapshot.observed_at if snapshot.state.is_up else entry.last_success,
             seen_at=self._monotonic() - age_now,
+            alerts=entry.alerts,
         )
+
+    def put_alerts(self, name: str, alerts: tuple[AlertStatus, ...]) -> None:
+        """The state of a target's alerts, evaluated from its entry. Nothing for a target that is not watched."""
+        entry = self._entries.get(name)
+        if entry is not None:
+            self._entries[name] = replace(entry, alerts=alerts)
 
     def entry(self, name: str) -> Entry | None:
         """The entry of a target, aged; None for a name that is not watched."""

@@ -14,6 +14,7 @@ from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
 from inspector import __version__
+from inspector.alerts.status import AlertState
 from inspector.board import Board, Entry
 from inspector.budget import Budget
 from inspector.headroom import Headroom
@@ -184,6 +185,13 @@ def _budgets(entry: Entry) -> Iterator[tuple[Mapping[str, str], Budget]]:
             yield from (({"pool": pool, "session": name}, budget) for name, budget in made.items())
 
 
+def _alert_state(entry: Entry) -> Iterator[Row]:
+    for alert in entry.alerts:
+        labels = {"alert": alert.alert, "severity": alert.severity, "pool": alert.pool, "resource": alert.resource, "session": alert.session}
+        for state in AlertState:
+            yield {**labels, "state": str(state)}, float(alert.state is state)
+
+
 def _span(labels: Mapping[str, str], span: object) -> Iterator[Row]:
     if isinstance(span, Span):
         yield {**labels, "bound": "guaranteed"}, float(span.guaranteed)
@@ -214,6 +222,13 @@ METRICS: tuple[Metric, ...] = (
         "inspector_session_limit", "gauge", "1 for the resource that limits how many sessions of a shape fit", ("pool", "session", "resource"), _session_limit
     ),
     *(_of_field("memory_", name, info, (), _memory_field(name)) for name, info in MEMORY_FIELDS.items()),
+    Metric(
+        "inspector_alert_state",
+        "gauge",
+        "State of an alert of the inspector's own: 1 for the one it is in, 0 for the others",
+        ("alert", "severity", "pool", "resource", "session", "state"),
+        _alert_state,
+    ),
 )
 
 SLOT_METRICS: tuple[Metric, ...] = tuple(_of_field("slot_", name, SLOT_FIELDS[name], ("pool", "slot"), _slot_field(name)) for name in ("busy", "used_tokens"))

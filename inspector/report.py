@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from inspector.alerts.status import AlertStatus
 from inspector.board import Entry
 from inspector.budget import Budget
 from inspector.headroom import Headroom
@@ -40,10 +41,24 @@ def target_report(entry: Entry) -> dict[str, Any]:
         "pools": [],
         "memory": {"fields": {}},
         "drift": [],
-        "alerts": [],
         "faults": [],
     }
+    blank["alerts"] = [_alert(alert) for alert in entry.alerts]
     return blank if snapshot is None or assessment is None else {**blank, **_observed(snapshot, assessment), **(STALE if entry.stale else {})}
+
+
+def _alert(alert: AlertStatus) -> dict[str, Any]:
+    return {
+        "alert": alert.alert,
+        "severity": alert.severity,
+        "pool": alert.pool or None,
+        "resource": alert.resource,
+        "session": alert.session or None,
+        "state": str(alert.state),
+        "since": moment(alert.since),
+        "held": alert.held,
+        "detail": alert.detail,
+    }
 
 
 def _observed(snapshot: Snapshot, assessment: Assessment) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from fakes import NOON, FakeClock, known, snapshot, unknown
 from inspector import __version__
+from inspector.alerts.status import AlertState, AlertStatus
 from inspector.board import Board, TargetInfo
 from inspector.budget import Shape
 from inspector.judge import Rules, assess
@@ -89,6 +90,7 @@ def full_pool(**changes) -> Pool:
     return Pool(**{**facts, "slots_detail": slots, "layouts": (Shared(4, 4096, 4096),), **changes})
 
 
+ALERT = AlertStatus("InspectorKvHeadroomLow", "warning", "0", "kv", "", AlertState.FIRING, NOON, "kv headroom 3%", held=True)
 FULL_MEMORY = Memory(known(4000), known(3000), known(2000), known(1000))
 
 
@@ -146,6 +148,7 @@ def test_every_metric_is_named_once_and_says_what_it_is():
 
 def test_a_rows_labels_are_those_that_its_metric_declares():
     board = board_of(snapshot(full_pool(), memory=FULL_MEMORY, drift=(Drift("0", "slots", "a", "b", ""),), offered=frozenset(POOL_FIELDS)))
+    board.put_alerts("chat", (ALERT,))
     (entry,) = board.entries()
     for metric in METRICS + SLOT_METRICS:
         rows = list(metric.rows(entry))
@@ -156,7 +159,23 @@ def test_a_rows_labels_are_those_that_its_metric_declares():
 
 def test_no_label_collides_with_prometheus_own_or_tells_what_it_must_not():
     """`instance` and `job` are Prometheus' own; a path, a prompt or an address is no label."""
-    allowed = {"target", "engine", "pool", "state", "adapter", "version", "reason", "field", "model", "resource", "bound", "slot", "session"}
+    allowed = {
+        "target",
+        "engine",
+        "pool",
+        "state",
+        "adapter",
+        "version",
+        "reason",
+        "field",
+        "model",
+        "resource",
+        "bound",
+        "slot",
+        "session",
+        "alert",
+        "severity",
+    }
     for metric in METRICS + SLOT_METRICS:
         assert set(metric.labels) <= allowed, metric.name
 
@@ -165,6 +184,13 @@ def test_the_collector_describes_what_it_collects():
     for options in ({}, {"slot_series": True}, {"own": OwnStatus(reloaded=True, reloaded_at=NOON)}):
         collector = BoardCollector(board_of(snapshot(full_pool())), **options)
         assert [family.name for family in collector.describe()] == [family.name for family in collector.collect()]
+
+
+def test_an_alert_has_one_series_for_each_of_its_states_and_one_of_them_is_1():
+    board = board_of(snapshot(full_pool()))
+    board.put_alerts("chat", (ALERT,))
+    rows = {dict(labels)["state"]: value for (name, labels), value in samples(board).items() if name == "inspector_alert_state"}
+    assert rows == {"ok": 0, "pending": 0, "firing": 1, "unknown": 0}
 
 
 # --- Known, unknown, zero -----------------------------------------------------------------------------------------------------------
@@ -404,6 +430,7 @@ def golden_board() -> Board:
     board.put(snapshot(chat, memory=memory, offered=offered, drift=(Drift("0", "slots", "log", "argv", "4 and 8"),)))
     board.put(snapshot(Pool(slots=known(2), slots_busy=unknown(Reason.SLEEPING)), target="night", state=State.SLEEPING, offered=offered))
     board.put(snapshot(target="gone", state=State.UNREACHABLE))
+    board.put_alerts("chat", (ALERT,))
     return board
 
 

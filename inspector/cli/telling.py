@@ -11,7 +11,7 @@ from rich.text import Text
 
 from inspector.board import Entry
 from inspector.judge import Finding, Level
-from inspector.web.page import Gauge, PoolView, Row, TargetView, view
+from inspector.views import Gauge, PoolView, Row, TargetView, view
 
 WIDE = 10_000
 """Columns for what is no terminal."""
