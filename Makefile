@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 ARGS ?=
 JOBS ?= 2
 
-.PHONY: demo test test-vllm mutants check fix clean
+.PHONY: demo test test-stack test-vllm mutants check fix clean install-tools
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed: make PYTHON=python3.12 …") if sys.version_info < (3, 11) else None'
@@ -21,6 +21,13 @@ test: $(VENV)/.installed  ## All tests, real llama.cpp servers among them
 	@PYTHONPATH=tests $(BIN)/python -m engines
 	@$(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile $(ARGS)
 
+test-stack: $(VENV)/.installed  ## Those with a real Prometheus, Alertmanager, browser and terminal: `make install-tools` brings them on Debian
+	@PYTHONPATH=tests $(BIN)/python -m engines
+	@CI=true $(BIN)/python -m pytest -m stack $(ARGS)
+
+install-tools:  ## Debian's packages for `make test-stack` and CI
+	@sh tests/install_tools.sh
+
 test-vllm: $(VENV)/.installed  ## Tests against a real vLLM on the CPU, in an environment of its own
 	@sh tests/engines/install_vllm.sh .venv-vllm
 	@INSPECTOR_REQUIRE_VLLM=1 VLLM_PYTHON=.venv-vllm/bin/python $(BIN)/python -m pytest tests/vllm_real $(ARGS)
@@ -33,10 +40,15 @@ check: $(VENV)/.installed  ## Style, types and import rules
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@PYTHONPATH=adapters $(BIN)/lint-imports
+	@$(BIN)/python deploy/grafana/build.py --check
+	@$(BIN)/python docs/generate.py --check
 
 fix: $(VENV)/.installed
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
+	@$(BIN)/python deploy/grafana/build.py
+	@$(BIN)/python deploy/kubernetes/prometheus_rule.py
+	@$(BIN)/python docs/generate.py
 
 clean:
 	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -19,6 +19,7 @@ from inspector.discovery import recognize
 from inspector.follow import Follower
 from inspector.generation import NOT_LOOKED_AT, Generation, Inspects, Seen
 from inspector.inspection import launch_of
+from inspector.launch import with_launch_drift
 from inspector.local.process import Process, still_running
 from inspector.model import MEMORY_FIELDS, Fault, Memory, Snapshot, State, memory_without_live, without_live
 from inspector.reading import NOT_OFFERED, Reason, Unknown
@@ -65,8 +66,8 @@ class Sources(Protocol):
     def follower(self, patterns: tuple[LogPattern, ...]) -> Follower | None:
         """A follower of the target's log; None when no log is configured."""
 
-    def find_process(self) -> Process | Unknown:
-        """The server's process, where it is on this machine. Blocking, a few milliseconds."""
+    def find_process(self, table: FlagTable | None) -> Process | Unknown:
+        """The server's process, where it is on this machine; one that was not named must be the table's server. Blocking, a few milliseconds."""
 
     def launch_file(self, table: FlagTable) -> LaunchView | Unknown:
         """Settings of the launch file, or of the argv, that the operator named."""
@@ -184,7 +185,8 @@ class TargetCollector:
     async def _observe_generation(self, adapter: Adapter[Any], generation: Generation, now: float) -> Observation:
         """What the adapter makes of one poll. The process is looked at before it is asked, so that our own connection is not among those seen."""
         seen = Seen() if generation.inspection is None else await anyio.to_thread.run_sync(generation.inspection.look, now)
-        observation = await adapter.observe(self._ask(adapter, generation, seen, now), generation.recall)
+        ask = self._ask(adapter, generation, seen, now)
+        observation = with_launch_drift(await adapter.observe(ask, generation.recall), ask.launch, ask.launch_file)
         return replace(observation, memory=seen.memory) if observation.memory == Memory() else observation
 
     async def _forget_engine(self) -> None:
@@ -218,12 +220,13 @@ class TargetCollector:
     async def _look(self, adapter: Adapter[Any], generation: Generation, now: float) -> None:
         """Finds the server's process and reads its launch settings."""
         self._looked_at = self._began
-        generation.process = process = await anyio.to_thread.run_sync(self._sources.find_process)
+        table = adapter.flags if isinstance(adapter, ReadsLaunch) else None
+        generation.process = process = await anyio.to_thread.run_sync(self._sources.find_process, table)
         if isinstance(process, Unknown):
             generation.launch, generation.inspection = process, None
             return
-        if isinstance(adapter, ReadsLaunch):
-            generation.launch = launch_of(process, adapter.flags, now)
+        if table is not None:
+            generation.launch = launch_of(process, table, now)
         generation.inspection = self._inspect(process, adapter) if self._inspect is not None else None
 
     async def _catch_up(self, adapter: Adapter[Any]) -> None:

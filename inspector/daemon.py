@@ -6,14 +6,18 @@ import signal
 import socket
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import anyio
 import structlog
 from anyio.abc import TaskGroup, TaskStatus
 
 from inspector import __version__
+from inspector.alerting import EVALUATE_EVERY, Alerting
+from inspector.alerts.alerts import Alerts
 from inspector.board import Board
 from inspector.config import Config, ConfigError, Target, Web
+from inspector.delivering import Delivering
 from inspector.journal import Secrets
 from inspector.judge import Assessment
 from inspector.metrics import OwnStatus
@@ -22,13 +26,17 @@ from inspector.registry import Registry
 from inspector.server import address_of, serve
 from inspector.watching import Watching, place_of
 from inspector.web.app import Services, application
-from inspector.wiring import Job, Wiring, assessor, jobs, secrets_of
+from inspector.wiring import Job, Wiring, alertmanager_client, assessor, jobs, secrets_of, timing
 
-DISCOVERY_INTERVAL = 15.0
-"""Seconds between two looks for servers of this machine."""
 
-FORGET_AFTER = 300.0
-"""Seconds that a discovered server stays on the board, as unreachable, after its process has gone."""
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Seconds: between two looks for servers of this machine, for which one that has gone stays on the board as unreachable, between two looks at alerts."""
+
+    discovery: float = 15.0
+    forget: float = 300.0
+    alerts: float = EVALUATE_EVERY
+
 
 Discover = Callable[[], Awaitable[Sequence[Target]]]
 
@@ -48,8 +56,7 @@ class Daemon:
         *,
         load: Callable[[], Config] | None = None,
         discover: Discover | None = None,
-        discovery_interval: float = DISCOVERY_INTERVAL,
-        forget_after: float = FORGET_AFTER,
+        pace: Pace = Pace(),
     ) -> None:
         self._config = self._bound = config
         self._token = config.web.bearer_token
@@ -58,14 +65,14 @@ class Daemon:
         self._listener = listener
         self._load = load
         self._discover = discover
-        self._discovery_interval = discovery_interval
-        self._forget_after = forget_after
+        self._pace = pace
         self._assess = assessor(config)
         self._own = OwnStatus()
         self._log = structlog.get_logger()
         self._reloading = anyio.Lock()
         self._looked = False
         self._board = Board(self._judged)
+        self._alerts = Alerts(timing(config))
 
     @property
     def board(self) -> Board:
@@ -79,11 +86,15 @@ class Daemon:
         """Runs until cancelled, or until SIGINT, SIGTERM, or a SIGHUP with nothing to load again. Tells HOST:PORT by `task_status` once it answers."""
         async with anyio.create_task_group() as tasks:
             self._watching: Watching[Job] = Watching(tasks, self._board, self._wiring.build, self._own)
+            alerting = Alerting(self._board, self._alerts, lambda: self._watching.wanted)
+            self._delivering = Delivering(tasks, alerting, self._own, alertmanager_client)
             address = address_of(self._listener)
             with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
-                await tasks.start(serve, application(self._board, self._services()), self._listener)
+                await tasks.start(serve, application(self._board, self._services(), slot_series=self._config.web.slot_series), self._listener)
                 self._log.info("inspector started", version=__version__, address=f"http://{address}/", targets=len(self._config.targets))
                 await self._begin(tasks)
+                self._delivering.tell(self._config.alertmanager)
+                tasks.start_soon(alerting.run, self._pace.alerts)
                 task_status.started(address)
                 async for number in signals:
                     if number != signal.SIGHUP or self._load is None:
@@ -133,6 +144,8 @@ class Daemon:
         if config.listen == self._bound.listen:  # Without a token a file may be right for its own address, and wrong for the one that is open.
             self._token = config.web.bearer_token
         self._assess = assessor(config)
+        self._alerts.timing = timing(config)
+        self._delivering.tell(config.alertmanager)
         await self._watching.apply(wanted)
         self._own.reloaded, self._own.reloaded_at = True, time.time()
         self._log.info("configuration reloaded", targets=len(wanted))
@@ -145,11 +158,11 @@ class Daemon:
             found = await self._found(discover)
             self._tell_discovered(found, seen)
             seen |= {target.name: (target, now) for target in found}
-            seen = {name: (target, last) for name, (target, last) in seen.items() if now - last < self._forget_after}
+            seen = {name: (target, last) for name, (target, last) in seen.items() if now - last < self._pace.forget}
             config = self._config.model_copy(update={"targets": tuple(target for target, _ in seen.values())})
             await self._watching.apply(jobs(config, self._wiring.adapters))
             self._looked = True
-            await anyio.sleep(self._discovery_interval)
+            await anyio.sleep(self._pace.discovery)
 
     async def _found(self, discover: Discover) -> Sequence[Target]:
         try:
@@ -163,7 +176,7 @@ class Daemon:
             if target.name not in seen:
                 self._log.info("server found", target=target.name, address=target.url)
         if not found and not self._looked:
-            self._log.warning("no model server found on this machine; looking again", every_seconds=self._discovery_interval)
+            self._log.warning("no model server found on this machine; looking again", every_seconds=self._pace.discovery)
 
     def _services(self) -> Services:
         return Services(

@@ -18,6 +18,7 @@ Interval: TypeAlias = tuple[float, float]
 
 RESOURCES = ("kv", "slots", "context", "memory")
 
+_UNSEEN = Unknown(Reason.NOT_REPORTED, "slots are busy, and how full each of them is was not told")
 _NO_LAYOUT = Unknown(Reason.NO_SOURCE, "how this server's KV cache is laid out is not known")
 
 
@@ -94,10 +95,12 @@ def _slots(pool: Pool) -> Headroom | None:
 
 def _context(pool: Pool) -> Headroom | None:
     """What the fullest busy session has left; None when none is busy or the engine shows no sessions."""
-    if isinstance(pool.slots_busy, Known) and pool.slots_busy.value == 0:
+    busy = pool.slots_busy
+    if busy == NOT_OFFERED or (isinstance(busy, Known) and busy.value == 0):
         return None
     if not pool.slots_detail:
-        return None
+        unseen = from_unknown(busy) if isinstance(busy, Unknown) else _UNSEEN
+        return Headroom("context", unseen, unseen)
     unsure = next((s.busy for s in pool.slots_detail if isinstance(s.busy, Unknown)), None)
     if unsure is not None:
         return Headroom("context", from_unknown(unsure), from_unknown(unsure))

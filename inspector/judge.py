@@ -13,7 +13,7 @@ from inspector.budget import Budget, Shape, budgets
 from inspector.headroom import Headroom, busy_slots, memory_headroom, pool_headroom
 from inspector.layout import Span
 from inspector.model import Pool, Snapshot, State
-from inspector.reading import Known, Unknown
+from inspector.reading import NOT_OFFERED, Known, Reason, Unknown
 
 
 class Level(StrEnum):
@@ -26,6 +26,14 @@ class Level(StrEnum):
     def exit_code(self) -> int:
         """Nagios plug-in convention."""
         return {"ok": 0, "warning": 1, "critical": 2, "unknown": 3}[self]
+
+
+class Verdict(StrEnum):
+    """What a headroom with bounds says of one threshold."""
+
+    LOW = "low"
+    OK = "ok"
+    UNDECIDED = "undecided"
 
 
 RANK = (Level.OK, Level.UNKNOWN, Level.WARNING, Level.CRITICAL)
@@ -50,12 +58,17 @@ DEFAULT_THRESHOLDS: Mapping[str, Threshold] = {"kv": Threshold(0.15, 0.05), "mem
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One judged thing of a pool ("" for the whole target): its level, and a sentence that says why."""
+    """One judged thing of a pool ("" for the whole target): its level, and a sentence that says why.
+
+    With a threshold also what was compared with it, so that an alert can judge it mark by mark; `session` names the shape where it is about one."""
 
     pool: str
     resource: str
     level: Level
     detail: str
+    headroom: Span[float] | Span[int] | Unknown | None = None
+    threshold: Threshold | None = None
+    session: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,34 +124,43 @@ def assess(snapshot: Snapshot, rules: Rules | None = None) -> Assessment:
     return Assessment(pools, memory, tuple(findings), sessions)
 
 
+def verdict(headroom: Span[float] | Span[int] | Unknown, mark: float, ok_from: float | None = None) -> Verdict:
+    """Low when even the possible headroom is below the mark, ok when the guaranteed one is not below `ok_from` (else the mark), otherwise undecided."""
+    if isinstance(headroom, Unknown):
+        return Verdict.UNDECIDED
+    if headroom.possible < mark:
+        return Verdict.LOW
+    return Verdict.OK if headroom.guaranteed >= (mark if ok_from is None else ok_from) else Verdict.UNDECIDED
+
+
 def compare(headroom: Span[float] | Span[int] | Unknown, threshold: Threshold) -> Level:
     """The level of a headroom with bounds."""
-    if isinstance(headroom, Unknown):
-        return Level.UNKNOWN
-    if threshold.critical is not None and headroom.possible < threshold.critical:
-        return Level.CRITICAL
-    if threshold.warning is not None and headroom.possible < threshold.warning:
-        return Level.WARNING
-    highest = max((t for t in (threshold.warning, threshold.critical) if t is not None), default=None)
-    return Level.OK if highest is None or headroom.guaranteed >= highest else Level.UNKNOWN
+    marks = {Level.CRITICAL: threshold.critical, Level.WARNING: threshold.warning}
+    found = {level: verdict(headroom, mark) for level, mark in marks.items() if mark is not None}
+    low = next((level for level, said in found.items() if said is Verdict.LOW), None)
+    if low is not None:
+        return low
+    return Level.UNKNOWN if isinstance(headroom, Unknown) or Verdict.UNDECIDED in found.values() else Level.OK
 
 
 def _compare(pool: str, headroom: Headroom, threshold: Threshold) -> Finding:
     level = compare(headroom.ratio, threshold)
-    return Finding(pool, headroom.resource, level, f"{headroom.resource} headroom {_told(headroom.ratio)}")
+    return Finding(pool, headroom.resource, level, f"{headroom.resource} headroom {_told(headroom.ratio)}", headroom.ratio, threshold)
 
 
 def _compare_sessions(pool: str, name: str, made: Budget, threshold: Threshold) -> Finding:
     """A threshold that not even an empty server can meet says nothing about the load: it is told, not judged."""
+    subject = f"sessions {name}"
     highest = max((t for t in (threshold.warning, threshold.critical) if t is not None), default=None)
     if highest is not None and isinstance(made.capacity, Span) and made.capacity.possible < highest:
-        detail = f"the threshold {highest:g} for sessions {name} is above the {made.capacity.possible} that an empty server holds; lower it"
-        return Finding(pool, f"sessions {name}", Level.UNKNOWN, detail)
+        detail = f"the threshold {highest:g} for {subject} is above the {made.capacity.possible} that an empty server holds; lower it"
+        return Finding(pool, subject, Level.UNKNOWN, detail, Unknown(Reason.INVALID, detail), threshold, name)
     if isinstance(made.headroom, Unknown):
-        return Finding(pool, f"sessions {name}", Level.UNKNOWN, f"sessions {name} that still fit: unknown: {made.headroom.detail}")
+        detail = f"{subject} that still fit: unknown: {made.headroom.detail}"
+        return Finding(pool, subject, Level.UNKNOWN, detail, made.headroom, threshold, name)
     least, most = made.headroom.guaranteed, made.headroom.possible
     told = f"{least}" if made.headroom.exact else f"between {least} and {most}"
-    return Finding(pool, f"sessions {name}", compare(made.headroom, threshold), f"sessions {name} that still fit: {told}")
+    return Finding(pool, subject, compare(made.headroom, threshold), f"{subject} that still fit: {told}", made.headroom, threshold, name)
 
 
 def _told(ratio: Span[float] | Unknown) -> str:
@@ -149,11 +171,28 @@ def _told(ratio: Span[float] | Unknown) -> str:
     return f"between {ratio.guaranteed:.0%} and {ratio.possible:.0%}"
 
 
+def queue(pool: Pool) -> Verdict | None:
+    """Whether requests wait while every slot is taken: low when they do. None where the engine does not show a queue."""
+    slots, busy, waiting = pool.slots, busy_slots(pool), pool.requests_waiting
+    if NOT_OFFERED in (busy, waiting):
+        return None
+    if (isinstance(waiting, Known) and waiting.value == 0) or (isinstance(slots, Known) and isinstance(busy, Known) and busy.value < slots.value):
+        return Verdict.OK
+    return Verdict.LOW if all(isinstance(reading, Known) for reading in (slots, busy, waiting)) else Verdict.UNDECIDED
+
+
+def queue_told(pool: Pool) -> str:
+    """The queue in a sentence, for an operator."""
+    slots, waiting = pool.slots, pool.requests_waiting
+    unknown = next((reading for reading in (waiting, busy_slots(pool), slots) if isinstance(reading, Unknown)), None)
+    if queue(pool) is Verdict.UNDECIDED and unknown is not None:
+        return f"whether requests wait for a slot is unknown: {unknown.detail}"
+    if isinstance(slots, Known) and isinstance(waiting, Known) and queue(pool) is Verdict.LOW:
+        return f"all {slots.value} slots are busy and {waiting.value} requests wait"
+    return "no request waits while every slot is busy"
+
+
 def _events(pool: Pool) -> Iterator[Finding]:
     """What is bad whatever the thresholds: a queue while every slot is taken."""
-    busy = busy_slots(pool)
-    if not isinstance(pool.slots, Known) or not isinstance(busy, Known) or busy.value < pool.slots.value:
-        return
-    waiting = pool.requests_waiting
-    if isinstance(waiting, Known) and waiting.value > 0:
-        yield Finding(pool.id, "queue", Level.WARNING, f"all {pool.slots.value} slots are busy and {waiting.value} requests wait")
+    if queue(pool) is Verdict.LOW:
+        yield Finding(pool.id, "queue", Level.WARNING, queue_told(pool))

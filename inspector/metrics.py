@@ -20,6 +20,7 @@ from inspector.budget import Budget
 from inspector.headroom import Headroom
 from inspector.layout import Span
 from inspector.model import MEMORY_FIELDS, POOL_FIELDS, SLOT_FIELDS, FieldInfo, Pool, State
+from inspector.notify import Deliveries
 from inspector.reading import NOT_OFFERED, Known, Reading
 
 Row = tuple[Mapping[str, str], float]
@@ -43,11 +44,12 @@ class Metric:
 
 @dataclass(slots=True)
 class OwnStatus:
-    """What the daemon tells about itself. `reloaded` is None before the first reload; times are Unix seconds."""
+    """What the daemon tells about itself. `reloaded` is None before the first reload; times are Unix seconds; `deliveries` is None without an Alertmanager."""
 
     reloaded: bool | None = None
     reloaded_at: float | None = None
     task_failures: int = 0
+    deliveries: Deliveries | None = None
 
 
 def _up(entry: Entry) -> Iterator[Row]:
@@ -245,7 +247,8 @@ class BoardCollector(Collector):
         self._metrics = METRICS + (SLOT_METRICS if slot_series else ())
 
     def describe(self) -> Iterable[Family]:
-        own = own_families(self._own) if self._own is not None else ()
+        # All that there may ever be: by these names a scrape asks for a part.
+        own = own_families(OwnStatus(reloaded=True, reloaded_at=0.0, deliveries=Deliveries())) if self._own is not None else ()
         return [*(Family(_family_name(metric), metric.help, metric.kind) for metric in self._metrics), *own]
 
     def collect(self) -> Iterable[Family]:
@@ -266,6 +269,11 @@ def own_families(own: OwnStatus) -> Iterator[Family]:
     """The daemon's own metrics."""
     yield _own("inspector_build_info", "gauge", "Version of the inspector", 1.0, {"version": __version__, "python": platform.python_version()})
     yield _own("inspector_task_failures_total", "counter", "Times that a target's task failed and was started again", float(own.task_failures))
+    if own.deliveries is not None:
+        yield _own("inspector_notifications_total", "counter", "Alerts that Alertmanager has taken, each time that they were told", float(own.deliveries.sent))
+        yield _own("inspector_notification_failures_total", "counter", "Requests to Alertmanager that failed", float(own.deliveries.failures))
+        yield _own("inspector_notifications_dropped_total", "counter", "Ends of alerts that were given up undelivered", float(own.deliveries.dropped))
+        yield _own("inspector_notifications_waiting", "gauge", "Ends of alerts that are still to be delivered", float(own.deliveries.waiting))
     if own.reloaded is not None:
         yield _own("inspector_config_last_reload_successful", "gauge", "Whether the last reload of the configuration was taken", float(own.reloaded))
     if own.reloaded_at is not None:

@@ -56,7 +56,9 @@ class _Watch(Generic[J]):
 
 
 class Watching(Generic[J]):
-    """Keeps one task for each job in `tasks` and puts what they see on the board. `build` makes what polls a target."""
+    """Keeps one task for each job in `tasks` and puts what they see on the board. `build` makes what polls a target.
+
+    `wanted`: the names of all that is to be watched, also while a changed one is begun anew."""
 
     def __init__(
         self,
@@ -76,6 +78,7 @@ class Watching(Generic[J]):
         self._restart_delay = restart_delay
         self._log = structlog.get_logger()
         self._watches: dict[str, _Watch[J]] = {}
+        self.wanted: frozenset[str] = frozenset()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -84,6 +87,7 @@ class Watching(Generic[J]):
     async def apply(self, jobs: Sequence[J]) -> None:
         """Watches these targets and no others. One that is as before goes on undisturbed, with all that is known of it; a changed one begins anew."""
         wanted = {job.name: job for job in jobs}
+        self.wanted = frozenset(wanted)
         for name, watch in list(self._watches.items()):
             if wanted.get(name) != watch.job:
                 await self._stop(name)

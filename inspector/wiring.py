@@ -10,11 +10,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from inspector.alerts.machine import Timing
 from inspector.asking import Get
 from inspector.board import TargetInfo
 from inspector.budget import Shape
 from inspector.collector import NO_LAUNCH_FILE, TargetCollector, Watched
-from inspector.config import Config, ConfigError, Poll, Problem, Target, target_from_argument
+from inspector.config import Alertmanager, Config, ConfigError, Poll, Problem, Target, target_from_argument
 from inspector.config.target import LaunchArgv, LaunchFile, LaunchPid
 from inspector.contract import Adapter, FlagTable, LaunchView, LogPattern
 from inspector.discovery import Found
@@ -26,6 +27,7 @@ from inspector.judge import Assessment, Rules, Threshold, assess
 from inspector.launch import server_argv, settings
 from inspector.local.process import Process, process_of, process_on
 from inspector.model import Snapshot
+from inspector.notify import AlertmanagerClient, Server
 from inspector.reading import Reason, Unknown
 
 if TYPE_CHECKING:
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 NOT_LOOKED_FOR = Unknown(Reason.NO_SOURCE, "the configuration says not to look at the server's process (`launch`)")
 ELSEWHERE = Unknown(Reason.NO_SOURCE, "the server is not on this machine, so its process cannot be looked at; run the inspector beside it, or state `facts`")
 BEHIND_SOCKET = Unknown(Reason.NO_SOURCE, "the process behind a unix socket is not looked for; name it with `launch: {pid: …}`, or state `facts`")
+NOT_SERVING = "its command line is not that of this engine's server: name the server's process with `launch: {pid: …}`, or state `facts`"
 NOT_THIS_SERVER = Unknown(Reason.INVALID, "`launch.argv` is not the command line of this engine's server; begin it with the server's command")
 
 Adapters = Mapping[str, Adapter[Any]]
@@ -80,10 +83,26 @@ def _thresholds(config: Config) -> Mapping[str, Threshold]:
     return {name: t for name, t in given.items() if t != Threshold()}
 
 
+def timing(config: Config) -> Timing:
+    """The clocks of the alerts."""
+    return Timing(config.alerts.before_firing, config.alerts.keep_firing_for, config.alerts.unknown_after)
+
+
+def alertmanager_client(settings: Alertmanager) -> AlertmanagerClient:
+    """The client for the Alertmanager of a configuration."""
+    username = settings.basic_auth.username if settings.basic_auth else None
+    tls = settings.tls
+    return AlertmanagerClient(
+        Server(settings.url, settings.bearer_token, username, settings.password), lambda: tls_context(tls.ca_file, tls.cert_file, tls.key_file)
+    )
+
+
 def secrets_of(config: Config) -> Iterator[str]:
     """Every secret that a configuration holds, for the journal to mask."""
-    if config.web.bearer_token is not None:
-        yield config.web.bearer_token.get_secret_value()
+    server = config.alertmanager
+    for secret in (config.web.bearer_token, server.bearer_token if server else None, server.password if server else None):
+        if secret is not None:
+            yield secret.get_secret_value()
     for target in config.targets:
         if target.endpoint.api_key is not None:
             yield target.endpoint.api_key.get_secret_value()
@@ -125,8 +144,8 @@ class TargetSources:
             self.log = Follower(JournalSource(logs.name) if logs.kind == "journal" else FileSource(Path(logs.name)), patterns)
         return self.log
 
-    def find_process(self) -> Process | Unknown:
-        self.process = self._find_process()
+    def find_process(self, table: FlagTable | None) -> Process | Unknown:
+        self.process = self._find_process(table)
         return self.process
 
     def launch_file(self, table: FlagTable) -> LaunchView | Unknown:
@@ -144,15 +163,21 @@ class TargetSources:
             return NOT_THIS_SERVER
         return settings(arguments, launch.env, table, path="launch.argv", live=False, at=self._clock())
 
-    def _find_process(self) -> Process | Unknown:
+    def _find_process(self, table: FlagTable | None) -> Process | Unknown:
         launch, address = self._target.launch, self._target.address
         if isinstance(launch, LaunchPid):
             return process_of(launch.pid)
-        if launch != "auto":
+        if launch == "none":
             return NOT_LOOKED_FOR
-        if not address.is_local:
+        if not self._target.looks_at_process:
             return ELSEWHERE
-        return BEHIND_SOCKET if address.socket is not None else process_on((address.host, address.port))
+        if address.socket is not None:
+            return BEHIND_SOCKET
+        found = process_on((address.host, address.port))
+        if isinstance(found, Unknown) or table is None or server_argv(found.argv, table) is not None:
+            return found
+        # What forwards a port, a proxy or a container's runtime, has another life and other memory than the server.
+        return Unknown(Reason.NO_SOURCE, f"process {found.pid} listens on port {address.port}, but {NOT_SERVING}")
 
 
 class TargetWatcher:

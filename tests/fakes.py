@@ -129,7 +129,7 @@ class FakeSources:
     def follower(self, patterns: tuple[LogPattern, ...]) -> None:
         return None
 
-    def find_process(self) -> Process | Unknown:
+    def find_process(self, table: FlagTable | None) -> Process | Unknown:
         self.looked += 1
         return self.process
 

@@ -127,7 +127,7 @@ def test_a_stale_target_is_unknown_whatever_it_was(board, clock, state):
 def test_a_stale_target_has_no_live_headroom(board, clock):
     board.put(snapshot(LIVE))
     clock.advance(60)
-    assert {h.resource for h in board.entry("chat").assessment.pools["0"]} == {"kv", "slots"}
+    assert {h.resource for h in board.entry("chat").assessment.pools["0"]} == {"kv", "slots", "context"}
     assert all(isinstance(h.ratio, Unknown) for h in board.entry("chat").assessment.pools["0"])
 
 

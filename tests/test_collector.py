@@ -97,7 +97,7 @@ def failing_start() -> None:
         lambda target: target.adapter.script.__setitem__(0, lambda ask, recall: ask.get(Route(f"/{SECRET}"))),
         lambda target: setattr(target.adapter, "start", failing_start),
         lambda target: setattr(target.adapter, "offers", lambda version: failing_start()),
-        lambda target: setattr(target.sources, "find_process", failing_start),
+        lambda target: setattr(target.sources, "find_process", lambda table: failing_start()),
     ],
 )
 async def test_whatever_fails_becomes_data_without_its_text(break_it):

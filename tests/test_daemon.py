@@ -12,7 +12,7 @@ import pytest
 import structlog
 
 from inspector.config import Config, ConfigError, Poll, Target, load
-from inspector.daemon import Daemon
+from inspector.daemon import Daemon, Pace
 from inspector.journal import Secrets
 from inspector.registry import load_adapters
 from inspector.server import bind
@@ -215,7 +215,7 @@ async def test_without_a_target_it_looks_for_servers_and_forgets_them_after_a_wh
             looks += 1
             return list(found)
 
-        async with running(config(), discover=discover, discovery_interval=0.05, forget_after=1.0) as (_, client):
+        async with running(config(), discover=discover, pace=Pace(discovery=0.05, forget=1.0)) as (_, client):
             await ready(client)
             found.append(target("llamacpp-1", server.url))
             await until(client, "/metrics", lambda r: 'inspector_target_up{engine="llamacpp",target="llamacpp-1"} 1.0' in r.text)

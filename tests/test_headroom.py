@@ -137,10 +137,18 @@ def test_a_session_over_its_limit_has_nothing_left():
     assert found == Headroom("context", Span(0, 0), Span(0, 0))
 
 
-@pytest.mark.parametrize("pool", [served(slots_detail=(session(900, busy=False),)), served(slots_busy=known(0), slots_detail=(session(900),)), served()])
+@pytest.mark.parametrize(
+    "pool", [served(slots_detail=(session(900, busy=False),)), served(slots_busy=known(0), slots_detail=(session(900),)), served(slots_busy=NOT_OFFERED)]
+)
 def test_when_no_session_is_busy_there_is_no_context_headroom(pool):
     """Neither zero nor one: nobody uses a context."""
     assert of(pool, "context") is None
+
+
+@pytest.mark.parametrize("busy", [known(1), unknown()])
+def test_sessions_that_are_out_of_sight_are_not_gone(busy):
+    """Something is busy, or may be, and no slot is shown: `/slots` is off and the count came from elsewhere."""
+    assert isinstance(of(served(slots_busy=busy), "context").ratio, Unknown)
 
 
 @pytest.mark.parametrize(
@@ -218,7 +226,7 @@ def test_the_truth_lies_between_the_bounds(pools, used, busy):
 def test_an_unknown_is_never_a_full_or_an_empty_resource(field, reason):
     """Each reading in turn is lost: no headroom that rests on it has a figure."""
     rests_on = {"slots": {"slots"}, "slots_busy": {"slots"}, "kv_used_tokens": {"kv"}}[field]
-    pool = replace(served(), **{field: unknown(reason)})
+    pool = replace(served(slots_detail=(session(900),)), **{field: unknown(reason)})
     for headroom in pool_headroom(pool):
         assert isinstance(headroom.ratio, Unknown) is (headroom.resource in rests_on)
 

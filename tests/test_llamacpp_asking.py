@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl
 
 import pytest
 
-from asking import REFUSED, TIMED_OUT, FakeAsk, launch_view
+from asking import REFUSED, TIMED_OUT, FakeAsk, launch_view, log_view
 from fakes import FakeClock, FakeSources
 from inspector import collector
 from inspector.contract import Reply
@@ -518,9 +518,18 @@ def old_props(slots: int, context: int) -> tuple[int, bytes]:
 async def test_why_a_log_cannot_be_read_is_told_as_the_reader_tells_it(reason: Reason) -> None:
     problem = Unknown(reason, "the log file server.log cannot be read: Permission denied")
     pool = (await observed(server("b11434", "idle", log=problem))).pools[0]
-    assert pool.kv_exhaustions_total == problem
+    assert pool.kv_exhaustions_total == pool.kv_capacity_bytes == pool.kv_bytes_per_token == problem
 
 
 async def test_where_no_log_is_configured_the_remedy_is_to_set_one() -> None:
     pool = (await observed(server("b11434", "idle", log=collector.NO_LOG))).pools[0]
     assert pool.kv_exhaustions_total == causes.NO_LOG
+    assert pool.kv_capacity_bytes == pool.kv_bytes_per_token == causes.NO_LOG_OF_BYTES
+    assert "logs" in causes.NO_LOG_OF_BYTES.detail
+
+
+async def test_a_log_that_is_read_and_states_no_bytes_is_not_asked_for_again() -> None:
+    view = log_view(ADAPTER.log_patterns, (BUILDS / "b11434" / "log-kv-unified-exhaust.txt").read_text().splitlines())
+    pool = (await observed(server("b11434", "idle", log=view))).pools[0]
+    assert pool.kv_capacity_bytes == pool.kv_bytes_per_token == causes.NO_BYTES
+    assert "`logs`" not in causes.NO_BYTES.detail

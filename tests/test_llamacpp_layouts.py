@@ -194,6 +194,107 @@ async def test_a_launch_file_that_is_not_what_runs_is_believed_about_nothing() -
     assert told(observation.pools[0].kv_unified)["reason"] == "ambiguous"
 
 
+def trained(ask: FakeAsk, build: str = "b11434") -> FakeAsk:
+    """With the server's own word of the context that its model was trained on: 8192, as the starts above have it."""
+    ask.replies = {**ask.replies, "/v1/models": (200, (BUILDS / build / "v1_models.json").read_bytes())}
+    return ask
+
+
+SHARES = {"parallel": 4, "kv_unified": True}
+
+# name: start, what the file states beside four slots that share, the most context that a slot can have by it
+NOT_WHAT_RUNS: dict[str, tuple[str, dict[str, Any], int]] = {
+    "a larger pool than runs": ("np4-unified", {"ctx_size": 4096}, 4096),
+    "larger than the model was trained on": ("np4-unified", {"ctx_size": 16384}, 8192),
+    "larger, and a share above what a slot has": ("np4-unified", {"ctx_size": 8192, "kv_unified_per_slot": 4096}, 4096),
+    "a share that nobody asked for": ("perslot", {"ctx_size": 2048}, 2048),
+    "a smaller pool": ("np4-unified", {"ctx_size": 1024}, 1024),
+}
+
+# name: start, what the file states, the pool by it
+WHAT_RUNS: dict[str, tuple[str, dict[str, Any], int]] = {
+    "as stated": ("np4-unified", {"ctx_size": 2048}, 2048),
+    "rounded up": ("np4-unified", {"ctx_size": 2000}, 2048),
+    "capped at the trained context": ("npauto-c0", {"ctx_size": 16384}, 16384),
+    "capped at its share": ("perslot", {"ctx_size": 2048, "kv_unified_per_slot": 512}, 2048),
+    "capped at its share, of a larger pool": ("perslot", {"ctx_size": 4096, "kv_unified_per_slot": 512}, 4096),
+}
+
+
+@pytest.mark.parametrize("name", NOT_WHAT_RUNS)
+@pytest.mark.parametrize("live", [False, True])
+async def test_a_shared_pool_of_another_size_than_runs_is_drift_where_no_cap_explains_it(name: str, live: bool) -> None:
+    start, settings, most = NOT_WHAT_RUNS[name]
+    ask = trained(ask_of("b11434", start))
+    view = launch_view(SHARES | settings, live=live)
+    ask.launch, ask.launch_file = (view, ask.launch_file) if live else (ask.launch, view)
+    observation = await observed(ask)
+    assert [(d.field, d.used, d.other) for d in observation.drift] == [("context_limit_tokens", "http", view.origin.kind + ("" if live else " file"))]
+    assert f"{view.path} says {most}" in observation.drift[0].detail
+    assert told(observation.pools[0].kv_unified)["reason"] == "ambiguous"
+
+
+@pytest.mark.parametrize("name", WHAT_RUNS)
+@pytest.mark.parametrize("live", [False, True])
+async def test_a_shared_pool_that_was_capped_is_believed(name: str, live: bool) -> None:
+    start, settings, pool = WHAT_RUNS[name]
+    ask = trained(ask_of("b11434", start))
+    view = launch_view(SHARES | settings, live=live)
+    ask.launch, ask.launch_file = (view, ask.launch_file) if live else (ask.launch, view)
+    observation = await observed(ask)
+    assert observation.drift == ()
+    (layout,) = observation.pools[0].layouts
+    assert isinstance(layout, Shared)
+    assert layout.pool_tokens == pool
+
+
+async def test_where_a_cap_may_explain_a_smaller_pool_nothing_is_called_drift() -> None:
+    """The trained context is not known, or the share of a slot is not settled: the size of the pool is left open."""
+    unknown = ask_of("b11434", "np4-unified")
+    unknown.launch_file = launch_view(SHARES | {"ctx_size": 4096}, live=False)
+    unsettled = trained(ask_of("b11434", "np4-unified"))
+    unsettled.launch_file = launch_view(SHARES | {"ctx_size": 4096}, live=False, missing="an environment file was not read")
+    for ask in (unknown, unsettled):
+        observation = await observed(ask)
+        assert observation.drift == ()
+        assert told(observation.pools[0].kv_unified) is True
+        assert told(observation.pools[0].kv_capacity_tokens) == {"reason": "ambiguous", "bounds": [2048, 8192]}
+
+
+async def test_the_command_line_that_runs_is_believed_before_the_operator_and_both_before_a_file() -> None:
+    """Four slots of 2048, shared by what runs and split by the others: HTTP looks the same."""
+    file, start = {"parallel": 4, "ctx_size": 8192, "kv_unified": False}, STARTS["np4-unified"][0]
+    ask = trained(ask_of("b11434", "np4-unified"))
+    ask.launch, ask.launch_file, ask.stated = launch_view(start), launch_view(file, live=False), stated(kv_unified=False)
+    observation = await observed(ask)
+    assert observation.pools[0].layouts == (Shared(4, 2048, 2048),)
+    assert [(d.field, d.used, d.other) for d in observation.drift] == [("kv_unified", "launch", "operator"), ("kv_unified", "launch", "launch file")]
+    ask.launch, ask.stated = launch_view({}, missing="its environment may not be read"), stated(kv_unified=True)
+    observation = await observed(ask)
+    assert told(observation.pools[0].kv_unified) is True
+    assert [(d.field, d.used, d.other) for d in observation.drift] == [("kv_unified", "operator", "launch file")]
+
+
+async def test_types_of_the_cache_that_differ_between_process_and_file_are_drift() -> None:
+    """f16 is what stands in for a type that is left out."""
+    start = STARTS["np4-unified"][0]
+    for live, file, fields in (
+        ({"cache_type_k": "q8_0"}, {"cache_type_k": "q4_0"}, ["cache_type_k"]),
+        ({}, {"cache_type_k": "q8_0", "cache_type_v": "q8_0"}, ["cache_type_k", "cache_type_v"]),
+        ({"cache_type_v": "q8_0"}, {}, ["cache_type_v"]),
+        ({"cache_type_k": "f16"}, {}, []),
+        ({"cache_type_k": "q8_0"}, {"cache_type_k": "q8_0"}, []),
+    ):
+        ask = trained(ask_of("b11434", "np4-unified"))
+        ask.launch, ask.launch_file = launch_view(start | live), launch_view(start | file, live=False)
+        observation = await observed(ask)
+        assert [d.field for d in observation.drift] == fields
+        assert {(d.used, d.other) for d in observation.drift} <= {("launch", "launch file")}
+    unread = trained(ask_of("b11434", "np4-unified"))
+    unread.launch, unread.launch_file = launch_view({**start, "cache_type_k": "q8_0"}), launch_view(start, live=False, missing="a file was not read")
+    assert (await observed(unread)).drift == ()
+
+
 async def test_log_and_argv_that_disagree_about_the_shape_are_shown() -> None:
     ask = ask_of("b11434", "np4-unified", log=True)
     ask.launch = launch_view({"parallel": 4, "ctx_size": 8192})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import os
 import struct
 import subprocess
@@ -242,20 +244,68 @@ def test_reported_defaults_lie_within_the_bounds(memory_gib: int, seen_mib: int)
     assert low // 2**20 <= seen_mib <= high // 2**20
 
 
+class Usage(ctypes.Structure):
+    """`struct rusage_info_v2` as <sys/resource.h> of the macOS SDK lists it."""
+
+    _fields_ = (
+        ("ri_uuid", ctypes.c_uint8 * 16),
+        *(
+            (f"ri_{name}", ctypes.c_uint64)
+            for name in (
+                "user_time", "system_time", "pkg_idle_wkups", "interrupt_wkups", "pageins", "wired_size", "resident_size", "phys_footprint",
+                "proc_start_abstime", "proc_exit_abstime", "child_user_time", "child_system_time", "child_pkg_idle_wkups", "child_interrupt_wkups",
+                "child_pageins", "child_elapsed_abstime", "diskio_bytesread", "diskio_byteswritten",
+            )
+        ),
+    )  # fmt: skip
+
+
+ASKS_USAGE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_void_p, use_errno=True)
+"""`int proc_pid_rusage(int pid, int flavor, rusage_info_t *buffer)`"""
+
+
+def system_library(usage: Usage | None = None, *, error: int = 0, asked: list[tuple[int, int]] | None = None) -> Any:
+    """A library whose function is called as C calls it, and writes `usage` or fails."""
+
+    def proc_pid_rusage(pid: int, flavor: int, buffer: int) -> int:
+        if asked is not None:
+            asked.append((pid, flavor))
+        if usage is None:
+            ctypes.set_errno(error)
+            return -1
+        ctypes.memmove(buffer, ctypes.byref(usage), ctypes.sizeof(usage))
+        return 0
+
+    return SimpleNamespace(proc_pid_rusage=ASKS_USAGE(proc_pid_rusage))
+
+
 def test_the_footprint_is_used_and_resident_memory_is_no_substitute() -> None:
     """On one user's machine 0.1 GB were resident while the footprint was 102 GB."""
-    shown = SimpleNamespace(rss=107_374_182, vms=420 * GIB, phys_footprint=102 * GIB)
-    assert value(macos.used_bytes(7, NOW, lambda pid: shown)) == (102 * GIB, "footprint of pid 7")
-    older = SimpleNamespace(rss=107_374_182, vms=420 * GIB, pfaults=1, pageins=1)
-    assert value(macos.used_bytes(7, NOW, lambda pid: older)) == Reason.NOT_REPORTED
+    asked: list[tuple[int, int]] = []
+    usage = Usage(**{name: number for number, (name, _) in enumerate(Usage._fields_[1:], start=1)})
+    usage.ri_uuid[:] = range(1, 17)
+    usage.ri_resident_size, usage.ri_phys_footprint = 107_374_182, 102 * GIB
+    library = system_library(usage, asked=asked)
+    assert value(macos.used_bytes(7, NOW, lambda: library)) == (102 * GIB, "footprint of pid 7")
+    assert asked == [(7, 2)], "RUSAGE_INFO_V2, the structure above"
 
 
-@pytest.mark.parametrize(("error", "reason"), [(psutil.AccessDenied(7), Reason.UNAUTHORIZED), (psutil.NoSuchProcess(7), Reason.NO_SOURCE)])
-def test_a_process_of_another_user_is_unknown(error: Exception, reason: Reason) -> None:
-    def refuse(pid: int) -> Any:
-        raise error
+def test_a_footprint_of_nothing_is_no_figure() -> None:
+    library = system_library(Usage())
+    assert value(macos.used_bytes(7, NOW, lambda: library)) == Reason.INVALID
 
-    assert value(macos.used_bytes(7, NOW, refuse)) == reason
+
+@pytest.mark.parametrize(
+    ("error", "reason"), [(errno.EPERM, Reason.UNAUTHORIZED), (errno.ESRCH, Reason.NO_SOURCE), (errno.EINVAL, Reason.NOT_REPORTED), (0, Reason.NOT_REPORTED)]
+)
+def test_a_process_of_which_the_system_tells_nothing_is_unknown(error: int, reason: Reason) -> None:
+    library = system_library(error=error)
+    assert value(macos.used_bytes(7, NOW, lambda: library)) == reason
+
+
+def test_a_system_without_the_function_tells_no_footprint() -> None:
+    assert value(macos.used_bytes(7, NOW, SimpleNamespace)) == Reason.NOT_REPORTED
+    assert value(macos.used_bytes(7, NOW, lambda: ctypes.CDLL("/nowhere/libSystem.dylib", use_errno=True))) == Reason.NOT_REPORTED
 
 
 def test_bounds_of_the_ceiling_bound_the_headroom() -> None:

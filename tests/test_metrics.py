@@ -28,6 +28,7 @@ from inspector.judge import Rules, assess
 from inspector.layout import Shared, Split
 from inspector.metrics import METRICS, NOT_EXPORTED, SLOT_METRICS, BoardCollector, OwnStatus, registry
 from inspector.model import MEMORY_FIELDS, POOL_FIELDS, Drift, Memory, Pool, Slot, State
+from inspector.notify import Deliveries
 from inspector.reading import NOT_OFFERED, Known, Reason
 
 GOLDEN = Path(__file__).parent / "golden" / "metrics.prom"
@@ -181,9 +182,18 @@ def test_no_label_collides_with_prometheus_own_or_tells_what_it_must_not():
 
 
 def test_the_collector_describes_what_it_collects():
-    for options in ({}, {"slot_series": True}, {"own": OwnStatus(reloaded=True, reloaded_at=NOON)}):
+    for options in ({}, {"slot_series": True}, {"own": OwnStatus(reloaded=True, reloaded_at=NOON, deliveries=Deliveries())}):
         collector = BoardCollector(board_of(snapshot(full_pool())), **options)
         assert [family.name for family in collector.describe()] == [family.name for family in collector.collect()]
+
+
+def test_what_is_only_there_later_can_be_asked_for_by_name():
+    """A scrape of a part names its families; those of a reload exist after the first one."""
+    own = OwnStatus()
+    source = registry(board_of(snapshot(full_pool())), own)
+    own.reloaded, own.reloaded_at, own.deliveries = False, NOON, Deliveries()
+    for name in ("inspector_config_last_reload_successful", "inspector_config_last_reload_success_timestamp_seconds", "inspector_notifications_total"):
+        assert f"\n{name} " in "\n" + generate_latest(source.restricted_registry([name])).decode(), name
 
 
 def test_an_alert_has_one_series_for_each_of_its_states_and_one_of_them_is_1():

@@ -71,7 +71,7 @@ def stands_in(call: ast.Call) -> bool:
 # --- Promise 2: read-only -----------------------------------------------------------------------------------------------------------
 
 CLIENTS = {"httpx", "urllib.request", "urllib3", "requests", "http.client", "aiohttp", "ftplib", "smtplib", "telnetlib"}
-MAY_CONNECT = {"inspector/fetch/client.py", "inspector/fetch/errors.py", "inspector/notify.py"}
+MAY_CONNECT = {"inspector/fetch/client.py", "inspector/fetch/errors.py", "inspector/notify/client.py"}
 SENDING = {"post", "put", "patch", "delete"}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,16 @@ from hypothesis import strategies as st
 from inspector.budget import Fit, Shape, capacity
 from inspector.contract import CacheShape, ModelFile, Plans, PlanSettings
 from inspector.layout import Paged, capacity_tokens
-from inspector.reading import Reason, Unknown
+from inspector.reading import Kind, Known, Origin, Reason, Unknown
 from inspector_vllm import ADAPTER
 from inspector_vllm.cache import Blocks
+from inspector_vllm.cache_info import CacheInfo
+from inspector_vllm.capacity import cache
+from inspector_vllm.log import kv_log
 
 MODELS = json.loads(Path(__file__).with_name("fixtures").joinpath("kv_hf", "models.json").read_text())
 GIB = 2**30
+NO_LOG = kv_log(Unknown(Reason.NO_SOURCE, "no log is followed"), "0")
 SMALL = {"hidden_size": 128, "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 32, "torch_dtype": "bfloat16"}
 GEMMA = {**SMALL, "model_type": "gemma3_text", "num_key_value_heads": 1, "head_dim": 64, "sliding_window": 256, "sliding_window_pattern": 6}
 LATENT = {"kv_lora_rank": 512, "qk_rope_head_dim": 64}
@@ -75,6 +80,38 @@ def test_blocks_are_those_of_the_engine(
     else:
         assert (found.blocks_of, -(-asked.context_tokens // found.block_tokens)) == (None, counted)
     assert int(blocks / counted * asked.context_tokens) == tokens
+
+
+@pytest.mark.parametrize(("config", "asked", "block_bytes", "blocks", "groups", "counted", "tokens"), SAID_BY_THE_ENGINE)
+def test_what_a_running_server_shows_bounds_the_sessions_that_its_blocks_hold(
+    config: dict[str, Any], asked: PlanSettings, block_bytes: int, blocks: int, groups: int, counted: int, tokens: int
+) -> None:
+    """Its labels tell the blocks of the longest request, not the groups: the plan of the same model, which knows them, lies between."""
+    exact, length = layout(config, asked), asked.context_tokens
+    assert length is not None
+    origin = Origin(Kind.HTTP, "/metrics", 1.0)
+    slots, context = Known(10**6, origin), Known(length, origin)
+    told = CacheInfo(Known(blocks, origin), Known(exact.block_tokens, origin), Known(tokens, origin), Known(blocks / counted, origin))
+    live = cache(told, NO_LOG, Unknown(Reason.NO_SOURCE, ""), Unknown(Reason.NO_SOURCE, "")).layouts(slots, context)
+    assert len(live) == (1 if exact.blocks_of is None else 2)
+    for stored in {1, 100, length // 3, length - 2, length - 1}:
+        shape = Shape(1, stored)
+        fits = [capacity(each, shape) for each in live]
+        true = capacity(replace(exact, slots=slots.value), shape)
+        assert true is not None
+        least, most = min(fit.sessions for fit in fits if fit), max(fit.sessions for fit in fits if fit)
+        assert least <= true.sessions <= most
+        assert len(live) == 2 or least == most
+        if stored == length - 1 and len(live) == 2:
+            assert least == (blocks - 1) // counted, "as many as of the longest"
+    assert all(fit == Fit(0, "context") for fit in (capacity(each, Shape(1, length)) for each in live))
+
+
+def test_labels_that_fit_no_whole_number_of_blocks_bound_nothing() -> None:
+    origin = Origin(Kind.HTTP, "/metrics", 1.0)
+    told = CacheInfo(Known(1000, origin), Known(16, origin), Known(7000, origin), Known(3.7, origin))
+    live = cache(told, NO_LOG, Unknown(Reason.NO_SOURCE, ""), Unknown(Reason.NO_SOURCE, "")).layouts(Known(4, origin), Known(2048, origin))
+    assert [capacity(each, Shape(100, 100)) for each in live] == [None]
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model["name"])

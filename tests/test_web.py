@@ -13,6 +13,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from board_fixtures import NOW, UNTOLD, board, known, pool, snapshot
+from gallery import gallery
 from inspector.board import TargetInfo
 from inspector.metrics import OwnStatus
 from inspector.model import State
@@ -272,6 +273,7 @@ class Tags(HTMLParser):
 
     def handle_starttag(self, tag, attrs):
         self.tags.append((tag, dict(attrs)))
+        self.text += " "
         if tag not in self.VOID:
             self.open.append(tag)
 
@@ -284,7 +286,7 @@ class Tags(HTMLParser):
 
 
 def page(of_board, now=NOW):
-    return Page().render(of_board.entries(), now, 5)
+    return Page(lambda: now).render(of_board.entries(), now, 5)
 
 
 def text_of(html):
@@ -299,12 +301,16 @@ def test_the_page_is_well_formed_and_shows_what_matters():
 
 
 def test_the_page_shows_an_unknown_with_reason_bounds_and_remedy_and_no_number_for_it():
-    html = page(board(snapshot(pools=(pool(kv_used_tokens=UNTOLD),))))
-    assert "kv_used_tokens unknown (endpoint_disabled), 3 to 9 start the server with --metrics" in text_of(html)
+    shown = text_of(page(board(snapshot(pools=(pool(kv_used_tokens=UNTOLD),)))))
+    assert re.search(r"unknown \(endpoint_disabled\), 3 to 9: requests_waiting, kv_used_tokens; [^:]+ of slot 1 .*start the server with --metrics", shown)
+    assert "kv_used_tokens unknown (endpoint_disabled), 3 to 9" in shown
+    assert "Waiting unknown" in shown
 
 
 def test_the_page_shows_a_measured_zero_as_zero():
-    assert re.search(r"kv_reclaimable_tokens 0 http:/slots, now", text_of(page(board(snapshot()))))
+    shown = text_of(page(board(snapshot())))
+    assert "kv_reclaimable_tokens 0 http:/slots, now" in shown
+    assert "903 used 0 reclaimable 3,193 free of 4,096 tokens" in shown
 
 
 def test_a_target_that_was_not_polled_shows_no_number_at_all():
@@ -322,8 +328,45 @@ def test_every_state_is_named_with_its_detail(state):
 def test_a_stale_target_is_not_shown_as_ready():
     html = page(board(snapshot(at=NOW - 60), now=NOW))
     card = text_of(html).split("chat", 1)[1]
-    assert card.split()[0] == "stale"
+    assert card.split()[:2] == ["unknown", "stale"]
     assert "903" not in card
+    assert "ready" not in card
+
+
+def test_every_kind_of_target_makes_a_well_formed_page_with_its_alerts_in_words():
+    html = page(gallery(NOW))
+    shown = text_of(html)
+    assert Tags(html).open == []
+    assert "InspectorKvHeadroomLow on batch (pool 0, kv), firing for 4 min, held: what it watches is unknown now" in shown
+    assert re.search(r"InspectorHeadroomUnknown \(warning\) ?: kv headroom has been unknown for 12 min", shown)
+    ids = [attributes["id"] for _, attributes in Tags(html).tags if "id" in attributes]
+    assert len(ids) == len(set(ids))
+
+
+def test_the_age_of_a_target_does_not_jump_with_the_wall_clock():
+    html = Page(lambda: NOW + 4).render(board(snapshot()).entries(), NOW + 86400, 5)
+    assert "seen 4 s ago" in text_of(html)
+    assert "1 d ago" not in text_of(html)
+
+
+def test_a_fleet_links_to_the_values_of_each_target_and_a_single_target_shows_them():
+    alone, fleet = page(board(snapshot())), page(board(snapshot("a"), snapshot("b")))
+    assert "source and age" in text_of(alone)
+    assert "http:/slots, now" in text_of(alone)
+    assert "http:/slots, now" not in text_of(fleet)
+    assert [attributes["href"] for _, attributes in Tags(fleet).tags if attributes.get("href", "").startswith("?")] == ["?target=a", "?target=b"]
+
+
+async def test_the_page_of_one_target_shows_it_alone_and_asks_for_itself_again():
+    made = board(snapshot("a"), snapshot("b&c"))
+    html = (await get(made, "/?target=b%26c")).text
+    assert [attributes["id"] for tag, attributes in Tags(html).tags if tag == "article"] == ["t-b&c"]
+    assert ("meta", {"http-equiv": "refresh", "content": "5; url=?target=b%26c"}) in Tags(html).tags
+    assert ("a", {"href": "."}) in Tags(html).tags
+
+
+async def test_the_page_of_a_target_that_is_not_watched_says_so():
+    assert "There is no target of this name" in text_of((await get(board(snapshot()), "/?target=nobody")).text)
 
 
 def test_what_a_server_says_cannot_become_markup():

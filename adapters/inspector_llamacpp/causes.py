@@ -41,7 +41,10 @@ AUTO_SLOTS = Unknown(Reason.AMBIGUOUS, "without -np the build decides whether sl
 NOT_FOLLOWED = "no log is followed"
 """How the host begins where no log is configured; what it says of one that cannot be read is passed on as it is."""
 NO_LOG = Unknown(Reason.NO_SOURCE, "only the log tells: set `logs` for this target")
-NO_BYTES = Unknown(Reason.NO_SOURCE, "the log does not state it: start llama-server with -lv 4 and set `logs` for this target")
+NO_LOG_OF_BYTES = Unknown(
+    Reason.NO_SOURCE, "only the log tells: set `logs` for this target, and start llama-server with -lv 4 (builds before b9538 need no -lv)"
+)
+NO_BYTES = Unknown(Reason.NO_SOURCE, "the followed log does not state it: start llama-server with -lv 4, and let the inspector read the log from that start on")
 OTHER_LOG = Unknown(Reason.NO_SOURCE, "the followed log belongs to another server")
 ROUTER_LOG = Unknown(Reason.NO_SOURCE, "a router's log does not part its models")
 NO_SETTING = Unknown(Reason.NO_SOURCE, "no launch setting states it")

@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from inspector.contract import LaunchView, LogView
+from inspector.contract import Flag, LaunchView, LogView
 from inspector.model import Drift
-from inspector.reading import Known, Reading, Reason, Unknown, first_known, flag, positive
+from inspector.reading import Kind, Known, Origin, Reading, Reason, Unknown, first_known, flag, positive
 from inspector_llamacpp import causes, log
-from inspector_llamacpp.flags import CONTEXT, PARALLEL, PER_SLOT, UNIFIED, setting, switch
+from inspector_llamacpp.flags import CACHE_TYPE, CACHE_TYPES, CONTEXT, PARALLEL, PER_SLOT, UNIFIED, setting, switch
 
 T = TypeVar("T")
 
@@ -84,7 +84,7 @@ def of_launch(view: LaunchView, slots: Reading[int], context: Reading[int], trai
     if isinstance(context, Unknown):
         capacity, most = _launched_capacity(own_slots, total, per_slot, unified)
         return Evidence(source, own_slots, unified=unified, capacity=capacity, most_context=most)
-    wrong = _contradiction(own_slots, total, unified, context, trained)
+    wrong = _contradiction(own_slots, total, per_slot, unified, context, trained)
     pool = _pool(view, total, per_slot, slots, context, trained)
     return Evidence(source, own_slots, causes.NO_SETTING if wrong is None else wrong, unified, pool)
 
@@ -120,8 +120,24 @@ def _agree(field_name: str, answers: Sequence[tuple[str, Reading[T]]], pool_id: 
     return used, drift
 
 
+def cache_type_drift(live: LaunchView | Unknown, file: LaunchView | Unknown, pool_id: str) -> list[Drift]:
+    """Where the process runs with another type of cached keys or values than the launch file states; no field shows it."""
+    if isinstance(live, Unknown) or isinstance(file, Unknown):
+        return []
+    return [
+        drift
+        for each in CACHE_TYPES
+        for drift in _agree(each.name, [("launch", _cache_type(live, each)), ("launch file", _cache_type(file, each))], pool_id)[1]
+    ]
+
+
 def padded(tokens: int) -> int:
     return -(-tokens // PADDING) * PADDING
+
+
+def _cache_type(view: LaunchView, each: Flag) -> Reading[str]:
+    stated = view.get(each.name)
+    return Known(CACHE_TYPE, Origin(Kind.LAUNCH, f"{view.path}, by default,", view.at)) if stated is None else stated
 
 
 def _unified(view: LaunchView, parallel: Reading[int] | None, slots: Reading[int]) -> Reading[bool]:
@@ -140,16 +156,21 @@ def _unified(view: LaunchView, parallel: Reading[int] | None, slots: Reading[int
     return Known(True, view.origin) if isinstance(slots, Known) and slots.value > 1 else causes.AUTO_SLOTS
 
 
-def _contradiction(own: Reading[int], total: Reading[int] | None, unified: Reading[bool], context: Known[int], trained: Reading[int]) -> Known[int] | None:
-    """The context that a slot must have by this command line, if that cannot be the one it has."""
+def _contradiction(
+    own: Reading[int], total: Reading[int] | None, per_slot: Reading[int] | None, unified: Reading[bool], context: Known[int], trained: Reading[int]
+) -> Known[int] | None:
+    """The most context that a slot can have by this command line, if the one it has is larger, or smaller than what could have capped it."""
     if not isinstance(total, Known) or total.value <= 0 or isinstance(unified, Unknown):
         return None
     parts = own.value if isinstance(own, Known) and not unified.value else 1
     most = padded(-(-padded(total.value) // parts))
-    least = total.value // parts
-    uncapped = isinstance(trained, Known) and context.value < min(least, trained.value)
-    fewer = uncapped and unified.value is False
-    return Known(most, total.origin) if context.value > most or fewer else None
+    if context.value > most:
+        return Known(most, total.origin)
+    cap = per_slot if unified.value else None
+    if isinstance(trained, Unknown) or isinstance(cap, Unknown):
+        return None
+    caps = [trained.value, *([cap.value] if cap is not None and cap.value > 0 else [])]
+    return Known(min(most, *caps), total.origin) if context.value < min(total.value // parts, *caps) else None
 
 
 def _pool(

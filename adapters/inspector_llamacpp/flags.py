@@ -20,6 +20,12 @@ UNIFIED = Flag(
     env_off=("LLAMA_ARG_NO_KV_UNIFIED",),
 )
 PER_SLOT = Flag("kv_unified_per_slot", FlagKind.INTEGER, ("--kv-unified-per-slot",), env=("LLAMA_ARG_KV_UNIFIED_PER_SLOT",))
+CACHE_TYPES = (
+    Flag("cache_type_k", FlagKind.WORD, ("-ctk", "--cache-type-k"), env=("LLAMA_ARG_CACHE_TYPE_K",), words=_TYPES),
+    Flag("cache_type_v", FlagKind.WORD, ("-ctv", "--cache-type-v"), env=("LLAMA_ARG_CACHE_TYPE_V",), words=_TYPES),
+)
+CACHE_TYPE = "f16"
+"""By default, in every build."""
 SLEEP = Flag("sleep_idle_seconds", FlagKind.INTEGER, ("--sleep-idle-seconds",), env=("LLAMA_ARG_SLEEP_IDLE_SECONDS",))
 
 FLAGS = FlagTable(
@@ -43,8 +49,7 @@ FLAGS = FlagTable(
         ),
         Flag("batch_size", FlagKind.INTEGER, ("-b", "--batch-size"), env=("LLAMA_ARG_BATCH",)),
         Flag("ubatch_size", FlagKind.INTEGER, ("-ub", "--ubatch-size"), env=("LLAMA_ARG_UBATCH",)),
-        Flag("cache_type_k", FlagKind.WORD, ("-ctk", "--cache-type-k"), env=("LLAMA_ARG_CACHE_TYPE_K",), words=_TYPES),
-        Flag("cache_type_v", FlagKind.WORD, ("-ctv", "--cache-type-v"), env=("LLAMA_ARG_CACHE_TYPE_V",), words=_TYPES),
+        *CACHE_TYPES,
         Flag("swa_full", FlagKind.SWITCH, ("--swa-full",), env=("LLAMA_ARG_SWA_FULL",)),
         # Its value may be left out in older builds: only that it was given is certain.
         Flag("flash_attn", FlagKind.GIVEN, ("-fa", "--flash-attn"), env=("LLAMA_ARG_FLASH_ATTN",)),

@@ -74,7 +74,7 @@ def build(sources: Sources, memory: ModelMemory, pool_id: str = "0") -> tuple[Po
     used = use(sources.table, numbers, known.slots, counts_tokens=sources.props.counts_tokens)
     busy = first_known(used.busy, sources.busy_by_health)
     log_view = sources.log if isinstance(sources.log, Unknown) or "log" in known.believed else causes.OTHER_LOG
-    kv_bytes, token_bytes = (causes.NO_BYTES, causes.NO_BYTES) if isinstance(log_view, Unknown) else log.kv_bytes(log_view)
+    kv_bytes, token_bytes = _bytes(log_view)
     pool = Pool(
         id=pool_id,
         model=sources.props.model,
@@ -99,7 +99,7 @@ def build(sources: Sources, memory: ModelMemory, pool_id: str = "0") -> tuple[Po
         slots_detail=used.slots,
         layouts=possible,
     )
-    return pool, known.drift
+    return pool, (*known.drift, *evidence.cache_type_drift(sources.launch, sources.launch_file, pool_id))
 
 
 def dark(cause: Unknown, model: Reading[str], pool_id: str = "0") -> Pool:
@@ -163,6 +163,14 @@ def _running(processing: Reading[int], busy: Reading[int]) -> Reading[int]:
 
 def _has_gauge(numbers: Numbers) -> bool:
     return isinstance(numbers.kv_ratio, Known)
+
+
+def _bytes(view: LogView | Unknown) -> tuple[Reading[int], Reading[float]]:
+    """Bytes of the whole cache and of one token; where no log can be used, why it cannot."""
+    if not isinstance(view, Unknown):
+        return log.kv_bytes(view)
+    cause = causes.NO_LOG_OF_BYTES if view is causes.NO_LOG else view
+    return cause, cause
 
 
 def _exhaustions(view: LogView | Unknown) -> Reading[int]:

@@ -17,21 +17,40 @@ from inspector_vllm.log import KvLog
 
 
 @dataclass(frozen=True, slots=True)
+class Longest:
+    """The blocks that one request of full length takes of all groups together: a shorter one takes no more."""
+
+    blocks: int
+    tokens: int
+
+    def __call__(self, tokens: int) -> int:
+        return self.blocks * -(-tokens // self.tokens)
+
+
+def _at_least(tokens: int) -> int:
+    """What a request surely takes, whatever its windows and states are."""
+    return min(1, tokens)
+
+
+@dataclass(frozen=True, slots=True)
 class Cache:
-    """One engine's KV cache after all sources were heard. `tokens` is what requests can use; `is_uniform` None: not known."""
+    """One engine's KV cache after all sources were heard. `tokens` is what requests can use; `is_uniform` None: not known; `longest`: where it is told."""
 
     blocks: Reading[int]
     block_tokens: Reading[int]
     reserved: int
     is_uniform: bool | None
     tokens: Reading[int]
+    longest: Longest | None = None
 
     def layouts(self, slots: Reading[int], context: Reading[int]) -> tuple[Layout, ...]:
-        """Where it is not known whether there are several groups, both alternatives."""
+        """Where it is not known whether there are several groups, both alternatives; where it is not known what a session takes, the most and the least."""
         if isinstance(self.blocks, Unknown) or isinstance(self.block_tokens, Unknown) or self.blocks.value <= self.reserved:
             return ()
-        groups = {True: (1,), False: (2,), None: (1, 2)}[self.is_uniform]  # 2 stands for several: more is not shown
         paged = (self.blocks.value, self.block_tokens.value, self.reserved, _value(slots), _value(context))
+        if self.is_uniform is False and self.longest is not None:
+            return Paged(*paged, groups=2, blocks_of=self.longest), Paged(*paged, blocks_of=_at_least)
+        groups = {True: (1,), False: (2,), None: (1, 2)}[self.is_uniform]  # 2 stands for several: more is not shown
         return tuple(Paged(*paged, groups=number) for number in groups)
 
 
@@ -50,7 +69,7 @@ def cache(info: CacheInfo, log: KvLog, block_setting: Reading[int], stated: Read
             tokens = Unknown(Reason.INVALID, "the server shows no block that a request could use")
         return Cache(blocks, block_tokens, reserved, True, tokens)
     unsure = Unknown(Reason.AMBIGUOUS, causes.GROUPS_UNKNOWN if uniform is None else causes.HYBRID, bounds=bounds)
-    return Cache(blocks, block_tokens, reserved, uniform, first_known(stated, unsure) if isinstance(stated, Known) else unsure)
+    return Cache(blocks, block_tokens, reserved, uniform, first_known(stated, unsure) if isinstance(stated, Known) else unsure, _longest(info, blocks.value))
 
 
 def used_tokens(known: Cache, usage: Reading[float], *, rounded: bool) -> Reading[int]:
@@ -117,6 +136,16 @@ def _shape(info: CacheInfo, log: KvLog, blocks: int, size: int, reserved: int) -
     # Until 0.20 the log's figure is blocks times block size, divided by the groups; since 0.21 it is that of requests of full length.
     alike = tokens == blocks * size or (length is not None and _by_length(blocks, size, length, tokens))
     return alike, _bounds(blocks, reserved, most, tokens)
+
+
+def _longest(info: CacheInfo, blocks: int) -> Longest | None:
+    """Since 0.24: the labels divide all blocks, and their size in requests of full length, by those of one request."""
+    if isinstance(info.size_tokens, Unknown) or isinstance(info.concurrency, Unknown):
+        return None
+    needed, length = blocks / info.concurrency.value, int(info.size_tokens.value / info.concurrency.value + 1e-6)
+    if round(needed) < 1 or length < 1 or abs(needed - round(needed)) > 1e-6 * needed:
+        return None
+    return Longest(round(needed), length)
 
 
 def _is_full_attention(blocks: int, size: int, concurrency: float, tokens: int) -> bool:

@@ -117,9 +117,10 @@ def serve(
     * `inspector serve vllm=http://10.0.0.5:8000 unix:/run/llama.sock`
     * `inspector serve --config /etc/inspector.yaml --listen 127.0.0.1:9836`
     """
-    # structlog and httpx load it where they find it, for screens that a daemon never shows: 3 MB of its 60.
-    sys.modules.setdefault("rich", None)  # type: ignore[arg-type]
-    from inspector.cli.serve import serve as run
+    from inspector.cli.lean import TERMINAL_EXTRAS, without
+
+    with without(*TERMINAL_EXTRAS):
+        from inspector.cli.serve import serve as run
 
     raise typer.Exit(run(targets or [], config, listen, log_format, log_level))
 
@@ -146,6 +147,30 @@ def check(
     from inspector.cli.check import check as run
 
     raise typer.Exit(run(targets or [], config, as_json=as_json))
+
+
+@app.command()
+def watch(
+    targets: Annotated[list[str] | None, typer.Argument(metavar="[URL|NAME]...", help=NAME_HELP, show_default=False)] = None,
+    config: ConfigOption = None,
+    every: Annotated[
+        str | None, typer.Option("--every", metavar="TIME", help="Poll each target this often, such as 2s; the default is its own pace.", show_default=False)
+    ] = None,
+) -> None:
+    """A live screen in the terminal: headroom, KV cache, slots and sessions of each server, the worst first, and what is unknown and why.
+
+    It polls by itself, as `serve` does, and needs no daemon. Without targets it watches the model servers of this machine that it finds. Keys: q quits,
+    j and k (or the arrows) go to the next and the previous target.
+
+    **Examples**
+
+    * `inspector watch`
+    * `inspector watch http://127.0.0.1:8080 --every 2s`
+    * `inspector watch --config inspector.yaml chat`
+    """
+    from inspector.cli.watch import watch as run
+
+    raise typer.Exit(run(targets or [], config, every))
 
 
 @app.command()

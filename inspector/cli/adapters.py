@@ -39,6 +39,6 @@ def _tell(console: Console, adapter: Adapter[Any]) -> None:
 
 def _route(route: Route) -> str:
     query = "&".join([f"{name}={value}" for name, value in route.required] + [f"[{name}=…]" for name in sorted(route.allowed)])
-    every = {0.0: "every poll", None: "once for each server process"}.get(route.every.seconds, f"every {route.every.seconds} s")
+    every = {0.0: "every poll", None: "once for each server process"}.get(route.every.seconds, f"every {route.every.seconds:g} s")
     waits = ", may wait behind a decode" if route.deadline is Deadline.MAY_BLOCK else ""
     return escape(f"GET {route.path}{'?' + query if query else ''}  ({every}{waits})")

@@ -10,12 +10,13 @@ from pathlib import Path
 
 import anyio
 
+from inspector.alerts.alerts import Alerts
 from inspector.board import Board, Entry
 from inspector.cli.targets import Chosen, choose
 from inspector.cli.telling import Terminal
 from inspector.judge import Level, worst
 from inspector.report import targets_report
-from inspector.wiring import Job, Wiring, assessor
+from inspector.wiring import Job, Wiring, assessor, timing
 
 
 def check(words: Sequence[str], file: Path | None, *, as_json: bool) -> int:
@@ -43,7 +44,16 @@ async def look(chosen: Chosen) -> tuple[Entry, ...]:
     async with anyio.create_task_group() as tasks:
         for job in chosen.jobs:
             tasks.start_soon(_look_at, job, wiring, board)
+    _judge_alerts(board, Alerts(timing(chosen.config)))
     return board.entries()
+
+
+def _judge_alerts(board: Board, alerts: Alerts) -> None:
+    """The alerts by this one look: what is bad is pending, unless it fires at once."""
+    for entry in board.entries():
+        now, at = time.monotonic(), time.time()
+        statuses, _ = alerts.look(entry.info.name, entry.snapshot, entry.assessment, stale=entry.stale, now=now, at=at)
+        board.put_alerts(entry.info.name, statuses)
 
 
 async def _look_at(job: Job, wiring: Wiring, board: Board) -> None:

@@ -1,8 +1,8 @@
 """The configuration: a YAML file, or the targets of a command line, as frozen models that were checked whole. `docs/configuration.md` describes every key."""
 
+from inspector.config.alerts import Alertmanager, Alerts, BasicAuth
 from inspector.config.errors import ConfigError, Problem
 from inspector.config.loading import (
-    Alertmanager,
     Config,
     Poll,
     SessionShape,
@@ -18,6 +18,6 @@ from inspector.config.target import Facts, Launch, LaunchArgv, LaunchFile, Launc
 from inspector.config.types import LogSource
 
 __all__ = [
-    "Alertmanager", "Config", "ConfigError", "Facts", "Launch", "LaunchArgv", "LaunchFile", "LaunchPid", "LogSource", "Poll", "Problem", "SessionShape",
-    "SessionThreshold", "Target", "Threshold", "Thresholds", "Tls", "Web", "from_targets", "load", "target_from_argument",
+    "Alertmanager", "Alerts", "BasicAuth", "Config", "ConfigError", "Facts", "Launch", "LaunchArgv", "LaunchFile", "LaunchPid", "LogSource", "Poll", "Problem",
+    "SessionShape", "SessionThreshold", "Target", "Threshold", "Thresholds", "Tls", "Web", "from_targets", "load", "target_from_argument",
 ]  # fmt: skip

@@ -19,6 +19,7 @@ def check(data: Mapping[str, Any]) -> Iterator[Finding]:
     yield from _unique_names(data)
     yield from _known_sessions(data)
     yield from _guarded(data)
+    yield from _alertmanager(data)
     for index, target in _targets(data):
         yield from _one_key(index, target)
         yield from _engine_of_a_key(index, target)
@@ -66,6 +67,14 @@ def _guarded(data: Mapping[str, Any]) -> Iterator[Finding]:
         return  # The field's own check says so.
     if not guarded:
         yield Finding(("listen",), UNGUARDED, GUARD)
+
+
+def _alertmanager(data: Mapping[str, Any]) -> Iterator[Finding]:
+    server = _mapping(data.get("alertmanager"))
+    if server.get("bearer_token_file") is not None and server.get("basic_auth") is not None:
+        yield Finding(("alertmanager", "basic_auth"), "is given beside bearer_token_file", "keep one of the two")
+    if server.get("tls") and isinstance(server.get("url"), str) and not server["url"].startswith("https://"):
+        yield Finding(("alertmanager", "tls"), "is given for a URL that is not https", "write https:// in url, or take tls out")
 
 
 def _one_key(index: int, target: Mapping[str, Any]) -> Iterator[Finding]:

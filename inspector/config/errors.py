@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from typing import Any, TypeAlias, get_args
 
 from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 Path: TypeAlias = tuple[str | int, ...]
@@ -118,10 +119,15 @@ def keys_at(model: type[BaseModel], path: Path) -> set[str]:
     """The keys that the mapping at `path` may have."""
     models = {model}
     for step in path:
-        fields = [inner.model_fields[step] for inner in models if isinstance(step, str) and step in inner.model_fields]
+        fields = [known[step] for known in map(_fields, models) if isinstance(step, str) and step in known]
         if fields:
             models = set().union(*(models_in(info.annotation) for info in fields))
-    return {name for inner in models for name in inner.model_fields}
+    return {name for inner in models for name in _fields(inner)}
+
+
+def _fields(model: type[BaseModel]) -> dict[str, FieldInfo]:
+    """A model's fields by the keys that they have in the file."""
+    return {info.alias or name: info for name, info in model.model_fields.items()}
 
 
 def models_in(annotation: Any) -> set[type[BaseModel]]:

@@ -15,6 +15,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from inspector.address import parse_address, parse_listen
 from inspector.config import types as kinds
+from inspector.config.alerts import Alertmanager, Alerts
 from inspector.config.checks import DEFAULT_LISTEN, GUARD, UNGUARDED, check, is_guarded
 from inspector.config.errors import ConfigError, Finding, Problem, finding, place
 from inspector.config.target import Target
@@ -80,16 +81,13 @@ class Thresholds(Section):
     sessions: dict[kinds.SessionName, SessionThreshold] = Field(default_factory=dict)
 
 
-class Alertmanager(Section):
-    url: kinds.WebUrl
-
-
 class Web(Section):
-    """Who may read, and whether `POST /-/reload` is answered."""
+    """Who may read, whether `POST /-/reload` is answered, and whether each slot has series of its own."""
 
     bearer_token_file: kinds.KeyFile | None = None
     allow_unauthenticated: bool = False
     reload: bool = False
+    slot_series: bool = False
 
     @property
     def bearer_token(self) -> Secret | None:
@@ -103,6 +101,7 @@ class Config(Section):
     poll: Poll = Poll()
     sessions: dict[kinds.SessionName, SessionShape] = Field(default_factory=dict)
     thresholds: Thresholds = Thresholds()
+    alerts: Alerts = Alerts()
     alertmanager: Alertmanager | None = None
     web: Web = Web()
     targets: kinds.Listed[Target] = ()
@@ -135,7 +134,7 @@ class Config(Section):
 
     def masked(self) -> dict[str, Any]:
         """The configuration as plain data to show: header values masked, launch lines hidden, keys by the name of their source."""
-        return self.model_dump(mode="json", exclude_none=True)
+        return self.model_dump(mode="json", exclude_none=True, by_alias=True)
 
 
 def load(path: Path, environment: Mapping[str, str] = os.environ) -> Config:

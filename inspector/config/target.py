@@ -91,7 +91,8 @@ Launch: TypeAlias = Annotated[
     | Annotated[LaunchArgv, Tag("<argv>")],
     Discriminator(_launch_kind, custom_error_type="launch", custom_error_message="launch"),
 ]
-"""Where the server's launch settings are read: `auto` looks at the process that listens on the port of a local address."""
+"""Where the server's launch settings are read. All but `none` look at the process, too: `pid` at that one, the others at what listens on the port of a local
+address."""
 
 
 class Target(Section):
@@ -127,7 +128,7 @@ class Target(Section):
     @property
     def looks_at_process(self) -> bool:
         """Whether the process that listens on the port is looked for: only this machine's can be."""
-        return self.launch == "auto" and self.address.is_local
+        return self.address.is_local and self.launch != "none" and not isinstance(self.launch, LaunchPid)
 
     def stated(self, at: float) -> dict[str, Known[Any]]:
         """The operator's facts as readings; `at` is Unix seconds."""

@@ -125,6 +125,11 @@ def duration(value: Any) -> float | None:
     return float(seconds)
 
 
+def delay(value: Any) -> float | None:
+    """A duration that may be none at all. Raises ValueError."""
+    return 0.0 if value in (0, "0", "0s") and not isinstance(value, bool) else duration(value)
+
+
 def _matching(pattern: str, message: str) -> AfterValidator:
     compiled = re.compile(pattern)
 
@@ -193,6 +198,7 @@ Name = Annotated[str, _matching(r"""[^\s"'\\{}]{1,100}""", "is not a usable name
 SessionName = Annotated[str, _matching(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}", "is not a usable name; use 1 to 64 letters, digits, dots, dashes and underscores")]
 EngineName = Annotated[str, _matching(r"[a-z][a-z0-9_-]{0,63}", "is not the name of an engine; see: inspector adapters")]
 Duration = Annotated[float, BeforeValidator(duration)]
+Delay = Annotated[float, BeforeValidator(delay)]
 MaybeDuration = Annotated[float | None, BeforeValidator(duration)]
 Tokens = Annotated[int, Field(ge=1, le=LARGEST_COUNT)]
 Bytes = Annotated[int, Field(ge=1, le=LARGEST_COUNT)]

@@ -82,8 +82,9 @@ class _Web:
 
         return Page()
 
-    async def status(self, _: Request) -> Response:
-        html = self._page.render(self._board.entries(), time.time(), REFRESH)
+    async def status(self, request: Request) -> Response:
+        wanted = request.query_params.getlist("target")
+        html = self._page.render(self._entries(wanted), time.time(), REFRESH, wanted)
         return HTMLResponse(html, headers={"Content-Security-Policy": self._page.policy})
 
     async def metrics(self, request: Request) -> Response:
@@ -135,7 +136,7 @@ class _Web:
         problems = await self._services.reload()
         if problems:
             # The problems name files, so they are for the journal alone.
-            return PlainTextResponse(f"the new configuration has {len(problems)} problems, see the log; the old one stays\n", 500)
+            return PlainTextResponse(f"the new configuration is refused for {len(problems)} reason(s), see the log; the old one stays\n", 500)
         return PlainTextResponse("reloaded\n")
 
     def _entries(self, wanted: Sequence[str]) -> list[Entry]:

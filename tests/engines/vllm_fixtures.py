@@ -68,7 +68,7 @@ class Watcher:
     def follower(self, patterns: Any) -> Follower | None:
         return None if self.log is None else Follower(FileSource(self.log), patterns)
 
-    def find_process(self) -> Unknown:
+    def find_process(self, table: Any) -> Unknown:
         return Unknown(Reason.NO_SOURCE, "not looked for")
 
     def launch_file(self, table: Any) -> Unknown:

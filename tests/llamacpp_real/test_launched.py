@@ -1,5 +1,6 @@
 """Real servers that are started as a script, a unit or a Compose file says: their layout and cache types are known from that file alone, and from the running
-process's command line alone. The truth is what the server logs of its cells, which the inspector is not given unless a test says so."""
+process's command line alone; where there are both and they differ, the process is believed and the drift shown. The truth is what the server logs of its
+cells, which the inspector is not given unless a test says so."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,13 +19,15 @@ from engines.builds import Build
 from engines.gguf_models import attention
 from engines.gguf_models import write as write_model
 from engines.inspecting import Inspection, inspecting
+from engines.proxy import RecordingProxy
 from engines.server import Server
 from inspector.contract import LaunchView
 from inspector.inspection import launch_of
 from inspector.layout import Layout, Shared, Split
 from inspector.local.process import Process
-from inspector.model import Snapshot, State
-from inspector.reading import Kind, Known, Unknown
+from inspector.model import Memory, Snapshot, State
+from inspector.reading import Kind, Known, Origin, Unknown
+from inspector.report import target_report
 from inspector_llamacpp import ADAPTER
 
 pytestmark = [pytest.mark.anyio, pytest.mark.engine]
@@ -129,78 +133,185 @@ def settings_of(inspection: Inspection, snapshot: Snapshot) -> dict[str, object]
     return {name: reading.value for name, reading in view.settings.items() if isinstance(reading, Known)}
 
 
+def differing(snapshot: Snapshot) -> set[tuple[str, str, str]]:
+    """Field or setting, who is believed, who is not."""
+    return {(drift.field, drift.used, drift.other) for drift in snapshot.drift}
+
+
+async def reported_drift(inspection: Inspection) -> list[dict[str, str]]:
+    """What JSON says after a poll."""
+    await inspection.poll()
+    (entry,) = inspection.board.entries()
+    drift: list[dict[str, str]] = target_report(entry)["drift"]
+    return drift
+
+
+def measured(snapshot: Snapshot) -> Origin:
+    """Where the memory in use comes from."""
+    assert isinstance(snapshot.memory.used_bytes, Known)
+    return snapshot.memory.used_bytes.origin
+
+
 @pytest.mark.parametrize("name", KINDS)
-async def test_the_file_alone_and_the_command_line_alone_tell_layout_and_cache_types_also_after_a_restart(
+async def test_the_file_alone_and_the_command_line_alone_and_both_tell_layout_and_cache_types_also_after_a_restart(
     name: str, b10434: Build, wide_model: Path, tmp_path: Path
 ) -> None:
+    """The file is alone where something else listens on the target's port and passes on what is sent there."""
     path, port, seen = tmp_path / name, 0, []
     async with AsyncExitStack() as stack:
-        by_file = by_argv = None
+        watching: dict[str, Inspection] = {}
         for generation, flags in enumerate((SHARED, SPLIT), start=1):
             write(path, wide_model, flags)
             with start(b10434, path, tmp_path, port) as server:
                 port = server.port
                 layout, keys = truth(server)
-                by_file = by_file or await stack.enter_async_context(inspecting(server.url, launch={"file": str(path)}))
-                by_argv = by_argv or await stack.enter_async_context(inspecting(server.url, launch="auto"))
-                for inspection in (by_file, by_argv):
+                if not watching:
+                    forwarding = await stack.enter_async_context(RecordingProxy.beside(server.url))
+                    watching = {
+                        "file": await stack.enter_async_context(inspecting(forwarding.url, launch={"file": str(path)})),
+                        "process": await stack.enter_async_context(inspecting(server.url, launch="auto")),
+                        "both": await stack.enter_async_context(inspecting(server.url, launch={"file": str(path)})),
+                    }
+                for source, inspection in watching.items():
                     snapshot = await inspection.poll()
-                    is_exact(snapshot, layout, name if inspection is by_file else None)
+                    is_exact(snapshot, layout, name if source == "file" else f"pid {server.pid}")
                     told = settings_of(inspection, snapshot)
                     assert (told["cache_type_k"], told["parallel"], told["ctx_size"]) == (keys, layout.slots, tokens(layout))
-                assert isinstance(by_file.watcher.sources.process, Unknown), "the file is all there is"
-                assert isinstance(by_argv.watcher.sources.launch_file(ADAPTER.flags), Unknown), "the command line is all there is"
-                assert snapshot.generation == generation
+                    assert snapshot.generation == generation, source
+                    assert "inspector_drift" not in inspection.samples()
+                    if source == "file":
+                        assert snapshot.memory == Memory(), "what forwards the port has other memory"
+                    else:
+                        assert str(server.pid) in measured(snapshot).path
+                assert isinstance(watching["file"].watcher.sources.process, Unknown), "the file is all there is"
+                assert isinstance(watching["process"].watcher.sources.launch_file(ADAPTER.flags), Unknown), "the command line is all there is"
                 seen.append((layout, keys))
-        assert by_file is not None
-        assert by_argv is not None
-        for inspection in (by_file, by_argv):
+        for inspection in watching.values():
             gone = await inspection.poll()
             assert (gone.state, gone.pools) == (State.UNREACHABLE, ())
             assert "inspector_kv_capacity_tokens" not in inspection.samples()
     assert seen == [(Shared(4, 2048, 2048), "q8_0"), (Split(2, 512), "q4_0")]
 
 
-DRIFTS = {
-    "four slots of a quarter each": (("-c", "2048", "-np", "4"), ("context_limit_tokens", "http")),
-    "four slots of the same context each": (("-c", "8192", "-np", "4"), ("kv_unified", "log")),
-    "other slots": (("-c", "2048", "-np", "3", "--kv-unified"), ("slots", "http")),
+DRIFTS: Mapping[str, tuple[Sequence[str], set[tuple[str, str]]]] = {
+    "a split cache of another size": (
+        SPLIT,
+        {
+            ("slots", "http"),
+            ("context_limit_tokens", "http"),
+            ("parallel", "launch"),
+            ("ctx_size", "launch"),
+            ("kv_unified", "launch"),
+            ("cache_type_k", "launch"),
+        },
+    ),
+    "four slots of a quarter each": (("-c", "2048", "-np", "4", "-ctk", "q8_0"), {("context_limit_tokens", "http")}),
+    "four slots of the same context each": (("-c", "8192", "-np", "4", "-ctk", "q8_0"), {("kv_unified", "launch"), ("ctx_size", "launch")}),
+    "a larger pool": (("-c", "4096", *SHARED[2:]), {("context_limit_tokens", "http"), ("ctx_size", "launch")}),
+    "a smaller pool": (("-c", "1024", *SHARED[2:]), {("context_limit_tokens", "http"), ("ctx_size", "launch")}),
+    "other slots": (("-c", "2048", "-np", "3", *SHARED[4:]), {("slots", "http"), ("parallel", "launch")}),
+    "keys of another type": ((*SHARED, "-ctk", "q4_0"), {("cache_type_k", "launch")}),
+    "values of a type that was not there": ((*SHARED, "-ctv", "q8_0"), {("cache_type_v", "launch")}),
+    "keys without a type": (("-c", "2048", "-np", "4", "--kv-unified"), {("cache_type_k", "launch")}),
 }
-"""What a file states while the server runs with SHARED: the field that shows it, and who is believed. (context_limit_tokens and slots are asked first.)"""
+"""What a file states while the server runs with SHARED: the fields and settings that differ, and who is believed. A larger one may not be capped: the model
+was trained on more."""
+
+SAME: Mapping[str, Sequence[str]] = {
+    "the same": SHARED,
+    "in other words": ("--ctx-size=2048", "--parallel", "4", "-kvu", "--cache-type-k", "q8_0"),
+    "with the default written out": (*SHARED, "-ctv", "f16"),
+}
 
 
-async def test_a_file_that_states_other_flags_than_the_server_runs_with_is_drift_and_not_believed(b10434: Build, wide_model: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", KINDS)
+async def test_a_file_that_states_other_flags_than_the_process_runs_with_is_drift_and_the_process_is_believed(
+    name: str, b10434: Build, wide_model: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / name
+    write(path, wide_model, SHARED)
+    with start(b10434, path, tmp_path) as server:
+        layout, _ = truth(server)
+        async with inspecting(server.url, launch={"file": str(path)}) as inspection:
+            for what, (stated, expected) in DRIFTS.items():
+                write(path, wide_model, stated)
+                snapshot = await inspection.poll()
+                assert differing(snapshot) == {(field, used, "launch file") for field, used in expected}, what
+                for drift in snapshot.drift:
+                    assert path.name in drift.detail
+                    assert str(tmp_path) not in drift.detail
+                    assert drift.used == "http" or f"pid {server.pid}" in drift.detail
+                assert {labels["field"] for labels, _ in inspection.samples()["inspector_drift"]} == {field for field, _ in expected}
+                is_exact(replace(snapshot, drift=()), layout, f"pid {server.pid}")
+            for what, stated in SAME.items():
+                write(path, wide_model, stated)
+                assert (await inspection.poll()).drift == (), what
+                assert "inspector_drift" not in inspection.samples(), what
+
+
+async def test_drift_is_gone_after_a_restart_with_the_flags_of_the_file(b10434: Build, wide_model: Path, tmp_path: Path) -> None:
+    path = tmp_path / "chat.service"
+    write(path, wide_model, SHARED)
+    with start(b10434, path, tmp_path) as server:
+        async with inspecting(server.url, launch={"file": str(path)}) as inspection:
+            assert (await inspection.poll()).drift == ()
+            write(path, wide_model, SPLIT)
+            assert {row["field"] for row in await reported_drift(inspection)} == {field for field, _ in DRIFTS["a split cache of another size"][1]}
+            server.stop()
+            with start(b10434, path, tmp_path, server.port) as restarted:
+                is_exact(await inspection.poll(), Split(2, 512), f"pid {restarted.pid}")
+                assert await reported_drift(inspection) == []
+
+
+async def test_without_log_and_process_a_file_of_other_flags_is_contradicted_by_http_and_leaves_no_layout_sure(
+    b10434: Build, wide_model: Path, tmp_path: Path
+) -> None:
     path = tmp_path / "start.sh"
     write(path, wide_model, SHARED)
     with start(b10434, path, tmp_path) as server:
         layout, _ = truth(server)
-        async with inspecting(server.url, launch={"file": str(path)}, logs=str(server.log_path)) as inspection:
-            for stated, (field, used) in DRIFTS.values():
+        async with RecordingProxy.beside(server.url) as forwarding, inspecting(forwarding.url, launch={"file": str(path)}) as inspection:
+            for what in ("a split cache of another size", "a larger pool", "a smaller pool"):
+                stated, expected = DRIFTS[what]
                 write(path, wide_model, stated)
                 snapshot = await inspection.poll()
                 (pool,) = snapshot.pools
-                assert [(drift.field, drift.used, drift.other) for drift in snapshot.drift] == [(field, used, "launch file")], stated
-                assert path.name in snapshot.drift[0].detail
-                assert str(tmp_path) not in snapshot.drift[0].detail
-                assert [labels["field"] for labels, _ in inspection.samples()["inspector_drift"]] == [field]
-                assert pool.layouts == (layout,)
-                assert isinstance(pool.kv_capacity_tokens, Known)
-                assert pool.kv_capacity_tokens.value == tokens(layout)
-                write(path, wide_model, SHARED)
-                assert (await inspection.poll()).drift == (), "the file was put right"
+                assert differing(snapshot) == {(field, used, "launch file") for field, used in expected if used == "http"}, what
+                assert isinstance(pool.kv_unified, Unknown)
+                assert isinstance(pool.kv_capacity_tokens, Unknown)
+                assert layout in pool.layouts
+                assert len(pool.layouts) > 1
 
 
-async def test_without_the_log_a_file_of_other_flags_is_contradicted_by_http_and_leaves_no_layout_sure(b10434: Build, wide_model: Path, tmp_path: Path) -> None:
+async def test_the_log_comes_before_the_command_line_and_that_before_the_file(b10434: Build, wide_model: Path, tmp_path: Path) -> None:
+    path = tmp_path / "compose.yaml"
+    write(path, wide_model, SHARED)
+    with start(b10434, path, tmp_path) as server:
+        write(path, wide_model, ("-c", "8192", "-np", "4"))
+        for sources, by in (({"logs": str(server.log_path)}, "log"), ({}, "launch")):
+            async with inspecting(server.url, launch={"file": str(path)}, **sources) as inspection:
+                snapshot = await inspection.poll()
+                assert ("kv_unified", by, "launch file") in differing(snapshot)
+                assert snapshot.pools[0].layouts == (Shared(4, 2048, 2048),)
+
+
+async def test_a_named_command_line_differs_from_the_one_that_runs(b10434: Build, wide_model: Path, tmp_path: Path) -> None:
     path = tmp_path / "start.sh"
     write(path, wide_model, SHARED)
     with start(b10434, path, tmp_path) as server:
-        layout, _ = truth(server)
-        write(path, wide_model, SPLIT)
-        async with inspecting(server.url, launch={"file": str(path)}) as inspection:
+        for stated, expected in ((SHARED, set()), (DRIFTS["other slots"][0], DRIFTS["other slots"][1])):
+            async with inspecting(server.url, launch={"argv": ["llama-server", *stated]}) as inspection:
+                snapshot = await inspection.poll()
+                assert {(field, used) for field, used, _ in differing(snapshot)} == expected
+                assert snapshot.pools[0].layouts == (Shared(4, 2048, 2048),)
+                assert str(server.pid) in measured(snapshot).path
+
+
+async def test_launch_none_looks_at_nothing(b10434: Build, wide_model: Path, tmp_path: Path) -> None:
+    path = tmp_path / "start.sh"
+    write(path, wide_model, SHARED)
+    with start(b10434, path, tmp_path) as server:
+        async with inspecting(server.url, launch="none") as inspection:
             snapshot = await inspection.poll()
-            (pool,) = snapshot.pools
-            assert {(drift.field, drift.used, drift.other) for drift in snapshot.drift} >= {("slots", "http", "launch file")}
-            assert isinstance(pool.kv_unified, Unknown)
-            assert isinstance(pool.kv_capacity_tokens, Unknown)
-            assert layout in pool.layouts
-            assert len(pool.layouts) > 1
+            assert isinstance(snapshot.pools[0].kv_unified, Unknown)
+            assert snapshot.memory == Memory()

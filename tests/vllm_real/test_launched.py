@@ -32,7 +32,7 @@ class Sources:
     def follower(self, patterns: tuple[LogPattern, ...]) -> Follower | None:
         return None
 
-    def find_process(self) -> Process | Unknown:
+    def find_process(self, table: FlagTable | None) -> Process | Unknown:
         if not self._looks:
             return Unknown(Reason.NO_SOURCE, "not looked for")
         assert self._url.hostname is not None
