@@ -9,6 +9,7 @@ Each `*.patch` beside this file breaks one promise; its first lines name the pro
 from __future__ import annotations
 
 import argparse
+import ast
 import os
 import re
 import shutil
@@ -31,6 +32,8 @@ LONGEST = 120.0
 """Seconds for one run of pytest. A mutant that makes a test hang is no kill: the test has to bound it."""
 
 FAILED = re.compile(r"^FAILED (\S+?\.py)::(.+?)(?: - .*)?$", re.MULTILINE)
+
+CHANGED = re.compile(r"^\+\+\+ b/(\S+\.py)$", re.MULTILINE)
 
 WHERE = """
 import importlib.metadata, inspector, sys
@@ -124,6 +127,15 @@ class Copy:
         finally:
             self._apply(found, "--reverse")
 
+    def see_that_it_applies(self, found: Mutant) -> None:
+        """A patch that lands beside its place may leave what is no Python: no test would notice anything then."""
+        with self.broken_by(found):
+            for name in CHANGED.findall(found.path.read_text()):
+                try:
+                    ast.parse((self.root / name).read_text())
+                except SyntaxError as error:
+                    raise HarnessError(f"{found.name} leaves {name} broken ({error}); make it anew from the code as it is now") from None
+
     def _apply(self, found: Mutant, *options: str) -> None:
         # One line of context is enough: a patch outlives changes of its neighbours.
         command = ["git", "apply", "-C1", *options, str(found.path)]
@@ -210,6 +222,9 @@ def run(mutants: Sequence[Mutant], jobs: int) -> int:
             return outcome
 
         try:
+            with one() as copy:
+                for found in mutants:
+                    copy.see_that_it_applies(found)
             list(pool.map(green, shares(list(dict.fromkeys(test for m in mutants for test in m.tests)), jobs)))
             outcomes = list(pool.map(judged, mutants))
         except HarnessError:
