@@ -47,9 +47,10 @@ def _commands(command: Any, name: str) -> Iterator[tuple[str, Any]]:
 
 
 def _typed(parameter: Parameter) -> str:
-    """How a parameter is typed: `--config, -c FILE`."""
+    """How a parameter is typed: `--config, -c FILE`, `[URL]...`."""
     if parameter.param_type_name == "argument":
-        return f"`{_cell(parameter.metavar or parameter.name.upper())}`"
+        value = _cell(parameter.metavar or parameter.name.upper())
+        return f"`[{value}]...`" if parameter.nargs < 0 else f"`{value}`"
     names = ", ".join([*parameter.opts, *parameter.secondary_opts])
     return f"`{_cell(f'{names} {_value(parameter)}'.strip())}`"
 

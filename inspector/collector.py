@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import anyio
 
@@ -23,6 +23,9 @@ from inspector.launch import with_launch_drift
 from inspector.local.process import Process, still_running
 from inspector.model import MEMORY_FIELDS, Fault, Memory, Snapshot, State, memory_without_live, without_live
 from inspector.reading import NOT_OFFERED, Reason, Unknown
+
+A = TypeVar("A")
+R = TypeVar("R")
 
 NO_LOG = Unknown(Reason.NO_SOURCE, "no log is followed; set `logs` for this target")
 NO_LAUNCH_FILE = Unknown(Reason.NO_SOURCE, "no launch file is named for this target")
@@ -184,7 +187,7 @@ class TargetCollector:
 
     async def _observe_generation(self, adapter: Adapter[Any], generation: Generation, now: float) -> Observation:
         """What the adapter makes of one poll. The process is looked at before it is asked, so that our own connection is not among those seen."""
-        seen = Seen() if generation.inspection is None else await anyio.to_thread.run_sync(generation.inspection.look, now)
+        seen = Seen() if generation.inspection is None else await _in_thread(generation.inspection.look, now)
         ask = self._ask(adapter, generation, seen, now)
         observation = with_launch_drift(await adapter.observe(ask, generation.recall), ask.launch, ask.launch_file)
         return replace(observation, memory=seen.memory) if observation.memory == Memory() else observation
@@ -221,7 +224,7 @@ class TargetCollector:
         """Finds the server's process and reads its launch settings."""
         self._looked_at = self._began
         table = adapter.flags if isinstance(adapter, ReadsLaunch) else None
-        generation.process = process = await anyio.to_thread.run_sync(self._sources.find_process, table)
+        generation.process = process = await _in_thread(self._sources.find_process, table)
         if isinstance(process, Unknown):
             generation.launch, generation.inspection = process, None
             return
@@ -321,6 +324,11 @@ class TargetCollector:
     def _unseen(self, state: State, detail: str, now: float) -> Snapshot:
         """The snapshot of a target whose engine is not known yet."""
         return Snapshot(self.watched.name, "", state, detail, NOT_OFFERED, (), Memory(), now, self._elapsed())
+
+
+async def _in_thread(look: Callable[[A], R], argument: A) -> R:
+    """A blocking look. One that hangs, at a file on a dead mount, say, keeps neither this target nor the inspector from ending."""
+    return await anyio.to_thread.run_sync(look, argument, abandon_on_cancel=True)
 
 
 @dataclass(slots=True)

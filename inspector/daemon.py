@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import socket
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import anyio
@@ -18,6 +18,7 @@ from inspector.alerts.alerts import Alerts
 from inspector.board import Board
 from inspector.config import Config, ConfigError, Target, Web
 from inspector.delivering import Delivering
+from inspector.discovering import DISCOVER_EVERY, FORGET_AFTER, Discover, Discovering
 from inspector.journal import Secrets
 from inspector.judge import Assessment
 from inspector.metrics import OwnStatus
@@ -33,12 +34,9 @@ from inspector.wiring import Job, Wiring, alertmanager_client, assessor, jobs, s
 class Pace:
     """Seconds: between two looks for servers of this machine, for which one that has gone stays on the board as unreachable, between two looks at alerts."""
 
-    discovery: float = 15.0
-    forget: float = 300.0
+    discovery: float = DISCOVER_EVERY
+    forget: float = FORGET_AFTER
     alerts: float = EVALUATE_EVERY
-
-
-Discover = Callable[[], Awaitable[Sequence[Target]]]
 
 
 class Daemon:
@@ -132,10 +130,14 @@ class Daemon:
 
     async def _begin(self, tasks: TaskGroup) -> None:
         if self._discover is not None and not self._config.targets:
-            tasks.start_soon(self._keep_discovering, self._discover)
+            discovering = Discovering(self._discover, self._watch, self._own, every=self._pace.discovery, forget=self._pace.forget)
+            tasks.start_soon(discovering.run)
         else:
-            self._looked = True
-            await self._watching.apply(jobs(self._config, self._wiring.adapters))
+            await self._watch(self._config.targets)
+
+    async def _watch(self, targets: Sequence[Target]) -> None:
+        await self._watching.apply(jobs(self._config.model_copy(update={"targets": tuple(targets)}), self._wiring.adapters))
+        self._looked = True
 
     async def _take(self, config: Config, wanted: Sequence[Job]) -> None:
         if config.listen != self._bound.listen or _without_token(config) != _without_token(self._bound):
@@ -149,34 +151,6 @@ class Daemon:
         await self._watching.apply(wanted)
         self._own.reloaded, self._own.reloaded_at = True, time.time()
         self._log.info("configuration reloaded", targets=len(wanted))
-
-    async def _keep_discovering(self, discover: Discover) -> None:
-        """Watches what runs on this machine. A server that has gone is shown as unreachable for a while before it is forgotten."""
-        seen: dict[str, tuple[Target, float]] = {}
-        while True:
-            now = anyio.current_time()
-            found = await self._found(discover)
-            self._tell_discovered(found, seen)
-            seen |= {target.name: (target, now) for target in found}
-            seen = {name: (target, last) for name, (target, last) in seen.items() if now - last < self._pace.forget}
-            config = self._config.model_copy(update={"targets": tuple(target for target, _ in seen.values())})
-            await self._watching.apply(jobs(config, self._wiring.adapters))
-            self._looked = True
-            await anyio.sleep(self._pace.discovery)
-
-    async def _found(self, discover: Discover) -> Sequence[Target]:
-        try:
-            return await discover()
-        except Exception as error:
-            self._log.error("looking for servers failed", error=type(error).__name__, place=place_of(error))
-            return ()
-
-    def _tell_discovered(self, found: Sequence[Target], seen: Mapping[str, object]) -> None:
-        for target in found:
-            if target.name not in seen:
-                self._log.info("server found", target=target.name, address=target.url)
-        if not found and not self._looked:
-            self._log.warning("no model server found on this machine; looking again", every_seconds=self._pace.discovery)
 
     def _services(self) -> Services:
         return Services(

@@ -22,7 +22,7 @@ def launch_of(process: Process, table: FlagTable, now: float) -> LaunchView | Un
     """The launch settings of a running process."""
     arguments = server_argv(process.argv, table)
     if arguments is None:
-        return Unknown(Reason.NO_SOURCE, f"process {process.pid} listens on the port, but its command line is not that of a known server")
+        return Unknown(Reason.NO_SOURCE, f"the command line of process {process.pid} is not that of this engine's server: name another one, or state `facts`")
     environ = process.environ
     view = settings(arguments, {} if isinstance(environ, Unknown) else environ, table, path=f"pid {process.pid}", live=True, at=now)
     return replace(view, missing=environ.detail) if isinstance(environ, Unknown) else view

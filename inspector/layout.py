@@ -34,8 +34,9 @@ class Shared:
 class Paged:
     """Blocks handed out on demand (vLLM). `reserved_blocks` never serve a request.
 
-    `groups` is the number of KV cache groups; above 1, blocks do not convert to tokens. `blocks_of` then tells the blocks of a session by the tokens that it
-    stored, where that is known; it is given for one group, too, whose sessions do not grow with every token (sliding windows)."""
+    `groups` is the number of KV cache groups, 2 where it is only known that there are several; above 1, blocks do not convert to tokens. `blocks_of` then
+    tells the blocks of a session by the tokens that it stored, where that is known; it is given for one group, too, whose sessions do not grow with every
+    token (sliding windows)."""
 
     blocks: int
     block_tokens: int

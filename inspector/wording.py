@@ -84,7 +84,7 @@ def layout(alternative: Layout) -> str:
         case Shared(slots, pool_tokens, request_tokens):
             return f"shared: {slots} slots on one pool of {pool_tokens:,} tokens, at most {request_tokens:,} a request"
         case Paged(blocks, block_tokens, reserved, _, _, groups):
-            several = f", {groups} groups" if groups > 1 else ""
+            several = ", several groups" if groups > 1 else ""  # How many is not always known.
             return f"paged: {blocks:,} blocks of {block_tokens} tokens, {reserved} reserved{several}"
         case MemoryBound(_, _, budget_bytes):
             return f"bound by memory: {size(budget_bytes)}"

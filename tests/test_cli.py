@@ -7,7 +7,8 @@ import socket
 import subprocess
 import sys
 import threading
-from contextlib import contextmanager
+import time
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
@@ -196,11 +197,12 @@ def test_config_show_masks_what_is_secret(run, tmp_path):
 # --- Help ---------------------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("words", ["", "serve", "check", "explain", "adapters", "config", "config check", "config show", "demo"])
+@pytest.mark.parametrize("words", ["", "serve", "check", "watch", "explain", "plan", "adapters", "config", "config check", "config show", "demo"])
 def test_every_command_has_help(run, words):
     done = run(*words.split(), "--help")
     assert done.returncode == 0
     assert "Usage" in done.stdout
+    assert "[[" not in done.stdout, "Typer puts the brackets around what may be left out or repeated"
 
 
 def test_help_loads_nothing_of_the_engine_room():
@@ -378,6 +380,34 @@ def test_serve_answers_until_it_is_told_to_end_and_exits_with_0(busy, number):
         assert process.wait(PATIENCE) == 0
     with pytest.raises(httpx.ConnectError):
         httpx.get(address, trust_env=False)
+
+
+def writer_once_read(fifo):
+    """The writing end of a pipe, once somebody waits at the other one."""
+    give_up = time.monotonic() + PATIENCE
+    while True:
+        with suppress(OSError):
+            return os.open(fifo, os.O_WRONLY | os.O_NONBLOCK)
+        assert time.monotonic() < give_up, "the file was not read again"
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_configuration_that_hangs_while_it_is_read_again_does_not_keep_serve_from_ending(tmp_path, number):
+    """As on a dead mount: the thread that reads never comes back."""
+    file = config_file(tmp_path)
+    file.write_text("targets: []\n")
+    with process_of("serve", "--config", str(file), "--listen", "127.0.0.1:0", stderr=subprocess.PIPE) as process:
+        first_event(process, "inspector started")
+        file.unlink()
+        os.mkfifo(file)
+        process.send_signal(signal.SIGHUP)
+        writer = writer_once_read(file)
+        try:
+            process.send_signal(number)
+            assert process.wait(PATIENCE) == 0
+        finally:
+            os.close(writer)
 
 
 def test_a_port_in_use_is_a_sentence_and_exit_code_1(run):

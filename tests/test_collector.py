@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from types import SimpleNamespace
 
 import anyio
+import anyio.from_thread
 import anyio.lowlevel
 import pytest
 
@@ -13,6 +15,7 @@ import inspector.collector
 from fakes import HEALTH, NOON, REFUSED, FakeAdapter, FakeClock, FakeSources, known, process, reply
 from inspector.collector import TargetCollector, Watched
 from inspector.contract import GENERATION, Observation, Route
+from inspector.generation import Seen
 from inspector.judge import assess
 from inspector.model import Drift, Fault, Memory, Pool, State
 from inspector.reading import NOT_OFFERED, Known, Reason, Unknown
@@ -202,6 +205,33 @@ async def test_one_who_joined_may_leave_without_harm():
             gate.open.set()
     assert len(found) == 1
     assert (await target.collector.poll()).state is State.READY
+
+
+@pytest.mark.parametrize("hangs", ["finding the process", "looking at it"])
+async def test_a_look_at_the_process_that_hangs_does_not_keep_a_target_from_ending(hangs, alive):
+    """Its model may lie on a dead mount: nothing that reads there comes back."""
+    alive.add(1)
+    begun, released, ended = anyio.Event(), threading.Event(), []
+
+    def hang(*_):
+        anyio.from_thread.run_sync(begun.set)
+        ended.append(released.wait(10))
+        return Seen()
+
+    clock = FakeClock()
+    sources = FakeSources(clock, process=process(1))
+    if hangs == "finding the process":
+        sources.find_process = hang
+    inspection = SimpleNamespace(look=hang)
+    collector = TargetCollector(Watched("chat", FakeAdapter([READY])), sources, {}, inspect=lambda *_: inspection, clock=clock)
+    try:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(collector.poll)
+            await begun.wait()
+            tasks.cancel_scope.cancel()
+        assert not ended
+    finally:
+        released.set()
 
 
 # --- Generations --------------------------------------------------------------------------------------------------------------------

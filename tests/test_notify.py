@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import datetime
 
 import anyio
 import httpx
@@ -93,9 +94,21 @@ def test_labels_are_identity_and_nothing_that_changes():
 @pytest.mark.parametrize("ended", [None, NOON])
 def test_an_alert_that_fires_expires_later_and_one_that_ended_has_ended(ended):
     told = of(ended=ended).payload(expires=NOON + 240)
-    times = {None: "2027-01-15T08:04:00.000Z", NOON: "2027-01-15T08:00:00.000Z"}
+    times = {None: "2027-01-15T08:04:00.000Z", NOON: "2027-01-15T07:59:30.000Z"}
     assert told["startsAt"] == "2027-01-15T07:59:00.000Z"
     assert told["endsAt"] == times[ended]
+
+
+@pytest.mark.parametrize("behind", [0, 1, 20])
+def test_an_end_has_come_also_for_an_alertmanager_whose_clock_is_behind(behind):
+    """It would take an end that is yet to come for an alert that fires on, until that expires."""
+    told = of(ended=NOON).payload(expires=NOON + 240)
+    assert datetime.fromisoformat(told["endsAt"]).timestamp() <= NOON - behind
+
+
+def test_an_alert_that_fired_for_a_moment_only_does_not_end_before_it_began():
+    told = notice("chat", KV, NOON - 1, NOON).payload(expires=NOON + 240)
+    assert told["startsAt"] <= told["endsAt"]
 
 
 def test_a_clock_that_was_set_back_makes_no_alert_that_ends_before_it_began():
@@ -177,6 +190,14 @@ async def test_a_change_is_told_at_once():
         await delivery.wait(lambda: bool(delivery.server.posts))
         assert delivery.server.posts[-1][0]["endsAt"] == "2027-01-15T09:06:40.000Z"
         assert delivery.notifier.deliveries.sent == 1
+
+
+async def test_what_fires_already_when_an_alertmanager_is_named_is_told_at_once():
+    """A reload that names another one is no change of any alert."""
+    async with Delivery() as delivery:
+        await anyio.wait_all_tasks_blocked()  # It has found nothing to tell, and waits for a change.
+        delivery.notifier.put([of()], [], changed=False)
+        await delivery.wait(lambda: bool(delivery.server.posts))
 
 
 @pytest.mark.parametrize("asked", ["active", "post"])
@@ -314,6 +335,12 @@ async def test_only_a_400_is_final(status, outcome):
     answer = await client(lambda _: httpx.Response(status, text="secret words", headers={"location": "/x"})).post([])
     assert answer.outcome == outcome
     assert "secret" not in answer.detail
+
+
+@pytest.mark.parametrize(("status", "outcome"), [(403, "refused"), (405, "refused"), (401, "failed"), (502, "failed")])
+async def test_one_that_shows_no_alerts_is_told_all_the_same(status, outcome):
+    """A gate may let alerts in and nothing out: then there is nothing to inherit, and no reason to wait."""
+    assert (await client(lambda _: httpx.Response(status)).active()).outcome == outcome
 
 
 @pytest.mark.parametrize("error", [httpx.ConnectError("s3cret"), httpx.ReadTimeout("s3cret"), httpx.RemoteProtocolError("s3cret")])

@@ -208,7 +208,7 @@ class Toy:
         room = settings.memory_bytes - model.weights_bytes
         if self.how == "paged":
             return Paged(room // (16 * TOKEN), 16, 1, slots, total)
-        return MemoryBound(slots, lambda tokens: tokens * TOKEN, room)
+        return MemoryBound(1 if self.how == "one by one" else slots, lambda tokens: tokens * TOKEN, room)
 
 
 def planner(how, memory=1_000_000 + 100 * 8192, **changes):
@@ -239,6 +239,13 @@ def test_the_largest_context_is_the_largest(how, sessions):
     if point.tokens < asked.ceiling:
         assert asked.most_sessions(point.tokens + 1) < sessions
     assert asked.most_sessions(point.tokens) >= sessions
+
+
+@pytest.mark.parametrize("sessions", [1, 2, 64])
+def test_sessions_that_the_engine_never_runs_at_once_are_limited_by_its_slots(sessions):
+    """MLX LM with a quantized cache serves one request at a time, however much memory there is."""
+    point = planner("one by one", memory=10**9).largest_context(sessions)
+    assert (point.tokens, point.limited_by) == ((4096, "context") if sessions == 1 else (0, "slots"))
 
 
 def test_no_session_is_longer_than_the_model_was_made_for():

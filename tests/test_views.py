@@ -292,6 +292,23 @@ def test_a_fault_that_is_the_state_s_own_sentence_is_told_once():
     assert (seen.detail, list(seen.faults)) == ("the server is unreachable", [])
 
 
+@pytest.mark.parametrize(
+    ("layouts", "told"),
+    [
+        ([Paged(512, 16, 1, 4, 4096)], ["paged: 512 blocks of 16 tokens, 1 reserved"]),
+        ([Paged(512, 16, 1, 4, 4096, groups=2)], ["paged: 512 blocks of 16 tokens, 1 reserved, several groups"]),
+        ([Paged(512, 16, 1, 4, 4096, 2, blocks_of) for blocks_of in (abs, int)], ["paged: 512 blocks of 16 tokens, 1 reserved, several groups"]),
+        (
+            [Split(4, 1024), Shared(4, 4096, 4096)],
+            ["split: 4 slots with 1,024 tokens each", "shared: 4 slots on one pool of 4,096 tokens, at most 4,096 a request"],
+        ),
+    ],
+)
+def test_layouts_are_told_in_words_each_once_and_without_a_number_of_groups_that_nobody_knows(layouts, told):
+    (seen,) = view(entry(snapshot(pools=(pool(layouts=tuple(layouts)),))), NOW).pools
+    assert seen.layouts == told
+
+
 # --- Fleet --------------------------------------------------------------------------------------------------------------------------
 
 

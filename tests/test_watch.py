@@ -25,10 +25,8 @@ from inspector.cli.screen import Screen
 from inspector.config import Config, Target
 from inspector.judge import Rules, assess
 from inspector.layout import Shared, Split
-from inspector.metrics import OwnStatus
 from inspector.model import Memory, Slot, State
 from inspector.reading import NOT_OFFERED, Reason, Unknown
-from inspector.registry import Registry
 from inspector.views import kv_bar
 from recorded_server import BODIES, BUSY, DISABLED, recorded_server
 from tmux import terminal
@@ -434,43 +432,6 @@ def test_a_pace_counts_for_every_target_whatever_the_file_says():
     config = paced(Config(targets=(target,)), 2.0)
     assert config.interval_of(config.targets[0], 15.0) == 2.0
     assert paced(Config(targets=(target,)), None).interval_of(target, 15.0) == 30.0
-
-
-class Applied:
-    """Stands for the watched targets: keeps the names that it is given."""
-
-    def __init__(self, rounds):
-        self.names = []
-        self._rounds = rounds
-
-    async def apply(self, jobs):
-        self.names.append([job.name for job in jobs])
-        if len(self.names) == self._rounds:
-            raise EndOfTestError
-
-
-class EndOfTestError(Exception):
-    pass
-
-
-@pytest.mark.anyio
-async def test_servers_that_come_later_are_found_and_those_that_went_stay_for_a_while(monkeypatch):
-    first, second = (Target.model_validate({"name": name, "url": f"http://127.0.0.1:{port}"}) for name, port in (("first", 8), ("second", 9)))
-    looks = iter([(), (first,), RuntimeError("a look that fails"), (second,)])
-
-    def discover(_):
-        found = next(looks)
-        if isinstance(found, Exception):
-            raise found
-        return found
-
-    monkeypatch.setattr(watch_module, "discover", discover)
-    monkeypatch.setattr(watch_module, "DISCOVERY_INTERVAL", 0)
-    applied, own = Applied(rounds=4), OwnStatus()
-    with pytest.raises(EndOfTestError):
-        await watch_module._keep_discovering(applied, watch_module.Watched(Config(), Registry({}, ()), discovers=True), own)
-    assert applied.names == [[], ["first"], ["first"], ["first", "second"]]
-    assert own.task_failures == 1
 
 
 # --- A real session ---------------------------------------------------------------------------------------------------------------------

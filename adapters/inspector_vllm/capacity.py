@@ -15,6 +15,9 @@ from inspector_vllm import causes
 from inspector_vllm.cache_info import CacheInfo
 from inspector_vllm.log import KvLog
 
+SEVERAL = 2
+"""Groups, where how many there are is not shown."""
+
 
 @dataclass(frozen=True, slots=True)
 class Longest:
@@ -49,9 +52,9 @@ class Cache:
             return ()
         paged = (self.blocks.value, self.block_tokens.value, self.reserved, _value(slots), _value(context))
         if self.is_uniform is False and self.longest is not None:
-            return Paged(*paged, groups=2, blocks_of=self.longest), Paged(*paged, blocks_of=_at_least)
-        groups = {True: (1,), False: (2,), None: (1, 2)}[self.is_uniform]  # 2 stands for several: more is not shown
-        return tuple(Paged(*paged, groups=number) for number in groups)
+            return tuple(Paged(*paged, SEVERAL, blocks_of) for blocks_of in (self.longest, _at_least))
+        groups = {True: (1,), False: (SEVERAL,), None: (1, SEVERAL)}[self.is_uniform]
+        return tuple(Paged(*paged, number) for number in groups)
 
 
 def cache(info: CacheInfo, log: KvLog, block_setting: Reading[int], stated: Reading[int]) -> Cache:

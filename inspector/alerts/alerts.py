@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from inspector.alerts import catalogue
 from inspector.alerts.conditions import Condition, Counters, Key, conditions, missing
-from inspector.alerts.machine import Signal, Timing, Track, step, unseen
+from inspector.alerts.machine import Signal, Timing, Track, held, step, unseen
 from inspector.alerts.status import AlertState, AlertStatus
 from inspector.judge import Assessment
 from inspector.model import Snapshot
@@ -93,7 +93,7 @@ class Alerts:
         kept = self._targets.get(target)
         if kept is not None:
             condition = kept.alerts[key].condition if key in kept.alerts else Condition(Signal.UNKNOWN, "it fired before the inspector was started anew")
-            kept.alerts[key] = _Kept(Track(AlertState.FIRING, started, Signal.UNKNOWN), condition)
+            kept.alerts[key] = _Kept(held(AlertState.FIRING, started), condition)
 
     def _step(self, key: Key, track: Track, signal: Signal, elapsed: float, at: float) -> Track:
         own = catalogue.BY_NAME[key.alert].before_firing
@@ -111,11 +111,11 @@ def _unmentioned(key: Key, alert: _Kept, snapshot: Snapshot | None, *, stale: bo
 
 def _status(key: Key, alert: _Kept) -> AlertStatus:
     track = alert.track
-    return AlertStatus(key.alert, key.severity, key.pool, key.resource, key.session, track.state, track.since, alert.condition.detail, track.held)
+    return AlertStatus(key.alert, key.severity, key.pool, key.resource, key.session, track.state, track.since, alert.condition.detail, track.is_held)
 
 
 def _ended(name: str, target: _Target, at: float) -> Iterator[Change]:
     for key, alert in target.alerts.items():
         if alert.track.state is AlertState.FIRING:
-            ended = _Kept(Track(AlertState.OK, at, Signal.GOOD), Condition(Signal.GOOD, "the target is not watched any more"))
+            ended = _Kept(held(AlertState.OK, at), Condition(Signal.GOOD, "the target is not watched any more"))
             yield Change(name, AlertState.FIRING, _status(key, ended), alert.track.since)

@@ -31,43 +31,54 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Track:
-    """An alert between two looks. `since`: Unix seconds at which it came into its state; `run`: seconds that count towards leaving it."""
+    """An alert between two looks. `since`: Unix seconds at which it came into its state; `signal`: what the last look said, `decided` the last that
+    could tell; `run`: seconds that count towards leaving the state."""
 
     state: AlertState
     since: float
     signal: Signal
+    decided: Signal
     run: float = 0.0
 
     @property
-    def held(self) -> bool:
+    def is_held(self) -> bool:
         return self.signal is Signal.UNKNOWN and self.state in (AlertState.PENDING, AlertState.FIRING)
 
 
 def unseen(at: float) -> Track:
     """An alert that nothing is known of yet."""
-    return Track(AlertState.UNKNOWN, at, Signal.UNKNOWN)
+    return held(AlertState.UNKNOWN, at)
+
+
+def held(state: AlertState, at: float) -> Track:
+    """An alert in a state that no look of ours has led to."""
+    return Track(state, at, Signal.UNKNOWN, Signal.UNKNOWN)
 
 
 def step(track: Track, signal: Signal, *, elapsed: float, at: float, before_firing: float, before_resolving: float) -> Track:
     """The alert after a look that came `elapsed` seconds after the last one, at Unix time `at`."""
-    # Time between two looks counts only where both say the same: what was in between an unknown is not known.
-    ran = elapsed if signal is track.signal else 0.0
+    # Time counts where the last look that could tell said the same: of a server that answers every other time, half of it. What an unknown was, is not known.
+    ran = elapsed if signal is track.decided else 0.0
     match track.state, signal:
         case AlertState.PENDING | AlertState.FIRING, Signal.UNKNOWN:
             return replace(track, signal=signal)
         case AlertState.FIRING, Signal.GOOD:
             return _run(track, signal, ran, before_resolving, AlertState.OK, at)
         case AlertState.FIRING, _:
-            return replace(track, signal=signal, run=0.0)
+            return replace(track, signal=signal, decided=signal, run=0.0)
         case AlertState.PENDING, Signal.BAD:
             return _run(track, signal, ran, before_firing, AlertState.FIRING, at)
         case _, Signal.BAD:
-            return Track(AlertState.FIRING if before_firing <= 0 else AlertState.PENDING, at, signal)
+            return _entered(AlertState.FIRING if before_firing <= 0 else AlertState.PENDING, signal, at)
         case _:
             wanted = AlertState.UNKNOWN if signal is Signal.UNKNOWN else AlertState.OK
-            return Track(wanted, track.since if wanted is track.state else at, signal)
+            return _entered(wanted, signal, track.since if wanted is track.state else at)
+
+
+def _entered(state: AlertState, signal: Signal, at: float) -> Track:
+    return Track(state, at, signal, signal)
 
 
 def _run(track: Track, signal: Signal, ran: float, needed: float, then: AlertState, at: float) -> Track:
     run = track.run + ran
-    return Track(then, at, signal) if run >= needed else replace(track, signal=signal, run=run)
+    return _entered(then, signal, at) if run >= needed else replace(track, signal=signal, decided=signal, run=run)

@@ -99,7 +99,7 @@ def inspector(version: Annotated[bool, typer.Option("--version", help="Show the 
 
 @app.command()
 def serve(
-    targets: Annotated[list[str] | None, typer.Argument(metavar="[URL]...", help=TARGET_HELP, show_default=False)] = None,
+    targets: Annotated[list[str] | None, typer.Argument(metavar="URL", help=TARGET_HELP, show_default=False)] = None,
     config: ConfigOption = None,
     listen: ListenOption = None,
     log_format: Annotated[Format, typer.Option(help="auto: for people on a terminal, JSON lines elsewhere.")] = Format.AUTO,
@@ -127,9 +127,7 @@ def serve(
 
 @app.command()
 def check(
-    targets: Annotated[
-        list[str] | None, typer.Argument(metavar="[URL|NAME]...", help=f"{TARGET_HELP}; or a name of the configuration", show_default=False)
-    ] = None,
+    targets: Annotated[list[str] | None, typer.Argument(metavar="URL|NAME", help=NAME_HELP, show_default=False)] = None,
     config: ConfigOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="The report as JSON.")] = False,
 ) -> None:
@@ -151,7 +149,7 @@ def check(
 
 @app.command()
 def watch(
-    targets: Annotated[list[str] | None, typer.Argument(metavar="[URL|NAME]...", help=NAME_HELP, show_default=False)] = None,
+    targets: Annotated[list[str] | None, typer.Argument(metavar="URL|NAME", help=NAME_HELP, show_default=False)] = None,
     config: ConfigOption = None,
     every: Annotated[
         str | None, typer.Option("--every", metavar="TIME", help="Poll each target this often, such as 2s; the default is its own pace.", show_default=False)
@@ -195,7 +193,7 @@ def explain(
 
 @app.command()
 def plan(  # noqa: PLR0913, PLR0917 (what is typed for three forms of one question)
-    targets: Annotated[list[str] | None, typer.Argument(metavar="[URL|NAME]...", help=NAME_HELP, show_default=False)] = None,
+    targets: Annotated[list[str] | None, typer.Argument(metavar="URL|NAME", help=NAME_HELP, show_default=False)] = None,
     config: ConfigOption = None,
     session: Annotated[
         list[str] | None,

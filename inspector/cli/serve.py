@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import anyio
 import structlog
 
+from inspector.cli.ending import leave_stuck_threads
 from inspector.cli.refusal import RefusedError
 from inspector.cli.targets import discover, refused
-from inspector.config import Config, ConfigError, Target, from_targets, load
+from inspector.config import Config, ConfigError, from_targets, load
 from inspector.daemon import Daemon
 from inspector.journal import Secrets, set_up
 from inspector.registry import Registry, load_adapters
@@ -42,13 +44,12 @@ def serve(words: Sequence[str], file: Path | None, listen: str | None, log_forma
     set_up(secrets, log_format, log_level)
     _tell_broken(adapters)
 
-    async def find() -> Sequence[Target]:
-        return await anyio.to_thread.run_sync(discover, adapters)
-
+    find = partial(anyio.to_thread.run_sync, discover, adapters)
     daemon = Daemon(config, adapters, secrets, listener, load=configured if file is not None else None, discover=None if words or file is not None else find)
     gc.collect()
     gc.freeze()  # What was imported stays: the collector need not walk it again and again.
     anyio.run(daemon.run)
+    leave_stuck_threads()
     return 0
 
 

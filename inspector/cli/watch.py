@@ -7,24 +7,27 @@ import io
 import os
 import signal
 import sys
-import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import anyio
+from anyio.abc import TaskGroup
 from rich.console import Console
 from rich.live import Live
 
 from inspector.alerting import Alerting
 from inspector.alerts.alerts import Alerts
 from inspector.board import Board
+from inspector.cli.ending import leave_stuck_threads
 from inspector.cli.keyboard import Key, pressed, unbuffered
 from inspector.cli.refusal import RefusedError
 from inspector.cli.screen import Screen
 from inspector.cli.targets import choose, discover
 from inspector.config import Config, Target
 from inspector.config.types import duration
+from inspector.discovering import DISCOVER_EVERY, Discovering
 from inspector.journal import Secrets, set_up
 from inspector.metrics import OwnStatus
 from inspector.registry import Registry, load_adapters
@@ -34,10 +37,6 @@ from inspector.wiring import Job, Wiring, assessor, jobs, timing
 
 REFRESH = 1.0
 """Seconds between two drawings of the screen; a target is polled at its own pace."""
-
-DISCOVERY_INTERVAL = 15.0
-FORGET_AFTER = 300.0
-"""As the daemon does: seconds between two looks for servers, and those that one which has gone stays on the screen."""
 
 ENDS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT}
 
@@ -63,6 +62,7 @@ def watch(words: Sequence[str], file: Path | None, every: str | None) -> int:
     with Path(os.devnull).open("w", encoding="utf-8") as nowhere:
         set_up(Secrets(), level=LogLevel.ERROR, stream=nowhere)  # Lines between those of the screen would tear it; the screen shows every state itself.
         anyio.run(_run, watched, console)
+    leave_stuck_threads()
     return 0
 
 
@@ -108,7 +108,7 @@ def _paced(config: Config, interval: float | None) -> Config:
 async def _run(watched: Watched, console: Console) -> None:
     board, own = Board(assessor(watched.config)), OwnStatus()
     keyboard = sys.stdin.fileno() if sys.stdin is not None and sys.stdin.isatty() else None
-    empty = f"No model server found on this machine yet; looking again every {DISCOVERY_INTERVAL:.0f} s. To name one: inspector watch http://127.0.0.1:8080"
+    empty = f"No model server found on this machine yet; looking again every {DISCOVER_EVERY:.0f} s. To name one: inspector watch http://127.0.0.1:8080"
     screen = Screen(board.entries, keys=keyboard is not None, empty=empty, bugs=lambda: own.task_failures)
     # The signals first and last: whatever comes in between, the terminal is given back.
     with (
@@ -120,15 +120,25 @@ async def _run(watched: Watched, console: Console) -> None:
             tasks.start_soon(_keep_drawing, live)
             if keyboard is not None:
                 tasks.start_soon(_obey, keyboard, screen, live, tasks.cancel_scope)
-            watching: Watching[Job] = Watching(tasks, board, Wiring(watched.adapters.adapters).build, own)
-            alerting = Alerting(board, Alerts(timing(watched.config)), lambda: watching.wanted)
-            tasks.start_soon(alerting.run, REFRESH)
-            if watched.discovers:
-                tasks.start_soon(_keep_discovering, watching, watched, own)
-            else:
-                await watching.apply(jobs(watched.config, watched.adapters.adapters))
+            await _begin(tasks, watched, board, own)
             await _until_told_to_end(signals, live)
             tasks.cancel_scope.cancel()
+
+
+async def _begin(tasks: TaskGroup, watched: Watched, board: Board, own: OwnStatus) -> None:
+    """As the daemon does: polls the targets, those that it finds where none is named, and evaluates their alerts."""
+    adapters = watched.adapters.adapters
+    watching: Watching[Job] = Watching(tasks, board, Wiring(adapters).build, own)
+    alerting = Alerting(board, Alerts(timing(watched.config)), lambda: watching.wanted)
+    tasks.start_soon(alerting.run, REFRESH)
+
+    async def watch_these(targets: Sequence[Target]) -> None:
+        await watching.apply(jobs(watched.config.model_copy(update={"targets": tuple(targets)}), adapters))
+
+    if watched.discovers:
+        tasks.start_soon(Discovering(partial(anyio.to_thread.run_sync, discover, watched.adapters), watch_these, own).run)
+    else:
+        await watch_these(watched.config.targets)
 
 
 async def _keep_drawing(live: Live) -> None:
@@ -151,20 +161,3 @@ async def _obey(keyboard: int, screen: Screen, live: Live, all_tasks: anyio.Canc
         screen.scroll(1 if key is Key.NEXT else -1)
         live.refresh()
     all_tasks.cancel()
-
-
-async def _keep_discovering(watching: Watching[Job], watched: Watched, own: OwnStatus) -> None:
-    """Watches what runs on this machine. A server that has gone is shown as unreachable for a while before it is forgotten."""
-    seen: dict[str, tuple[Target, float]] = {}
-    while True:
-        now = time.monotonic()
-        try:
-            found = await anyio.to_thread.run_sync(discover, watched.adapters)
-        except Exception:
-            own.task_failures += 1
-            found = ()
-        seen |= {target.name: (target, now) for target in found}
-        seen = {name: (target, last) for name, (target, last) in seen.items() if now - last < FORGET_AFTER}
-        config = watched.config.model_copy(update={"targets": tuple(target for target, _ in seen.values())})
-        await watching.apply(jobs(config, watched.adapters.adapters))
-        await anyio.sleep(DISCOVERY_INTERVAL)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -16,6 +16,12 @@ from inspector.secrets import Secret
 TIMEOUT = 10.0
 
 PATH = "/api/v2/alerts"
+
+TAKES_NONE = frozenset({400})
+"""Statuses after which the same alerts are not sent again. The rest may be put right on the other side: a proxy, a password, a path."""
+
+SHOWS_NONE = frozenset({400, 403, 404, 405})
+"""Statuses of an Alertmanager behind a gate that lets alerts in and shows none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +71,9 @@ class AlertmanagerClient:
 
     async def active(self) -> Answer:
         """The alerts of our names that fire there, each with its labels and the Unix time of its start."""
-        answer = await self._ask("GET", params={"filter": 'alertname=~"Inspector.+"', "active": "true", "silenced": "true", "inhibited": "true"})
+        answer = await self._ask(
+            "GET", final=SHOWS_NONE, params={"filter": 'alertname=~"Inspector.+"', "active": "true", "silenced": "true", "inhibited": "true"}
+        )
         if isinstance(answer, tuple):
             return Answer(*answer)
         try:
@@ -76,15 +84,14 @@ class AlertmanagerClient:
     async def aclose(self) -> None:
         await self._client.aclose()
 
-    async def _ask(self, method: str, **arguments: Any) -> httpx.Response | tuple[Outcome, str]:
+    async def _ask(self, method: str, *, final: Set[int] = TAKES_NONE, **arguments: Any) -> httpx.Response | tuple[Outcome, str]:
         try:
             response = await self._client.request(method, self._url, **arguments)
         except httpx.HTTPError as error:
             return Outcome.FAILED, f"cannot be reached ({type(error).__name__})"
         if response.is_success:
             return response
-        # 400 is about the alerts, and the rest may be put right on the other side: a proxy, a password, a path.
-        outcome = Outcome.REFUSED if response.status_code == 400 else Outcome.FAILED
+        outcome = Outcome.REFUSED if response.status_code in final else Outcome.FAILED
         return outcome, f"answered {response.status_code}"
 
 

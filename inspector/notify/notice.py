@@ -11,6 +11,9 @@ from inspector.alerts import catalogue
 from inspector.alerts.conditions import Key
 from inspector.alerts.status import AlertStatus
 
+CLOCKS_DIFFER = 30.0
+"""Seconds by which an end is told earlier than it came: by a clock behind ours it would be yet to come, and Alertmanager would let the alert fire on."""
+
 Labels = tuple[tuple[str, str], ...]
 """Label pairs in order of their names: the identity of an alert."""
 
@@ -26,8 +29,8 @@ class Notice:
 
     def payload(self, expires: float) -> dict[str, Any]:
         """As an element of `POST /api/v2/alerts`. One that fires ends at `expires` unless it is sent again before."""
-        ends = expires if self.ended is None else self.ended
-        # A wall clock may be set back, and Alertmanager refuses what ends before it starts.
+        ends = expires if self.ended is None else self.ended - CLOCKS_DIFFER
+        # The end may lie before the start now, also where a clock was set back, and Alertmanager refuses that.
         starts = min(self.started, ends)
         return {"labels": dict(self.labels), "annotations": dict(self.annotations), "startsAt": moment(starts), "endsAt": moment(ends)}
 

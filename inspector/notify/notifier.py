@@ -58,16 +58,18 @@ class Notifier:
         self._first_pause = first_pause
         self._outbox = Outbox()
         self._wake = anyio.Event()
+        self._is_new = True
         self._has_inherited = False
         self._failing = False
         self._log = structlog.get_logger()
 
     def put(self, firing: Iterable[Notice], ended: Iterable[Notice], *, changed: bool) -> None:
-        """All that fires now, and what has ended; `changed`: to be told at once rather than with the next resend."""
+        """All that fires now, and what has ended; `changed`: to be told at once rather than with the next resend. So is what fired before this began."""
         self._outbox.put(firing, ended)
         self._count()
-        if changed:
+        if changed or self._is_new:
             self._wake.set()
+        self._is_new = False
 
     async def run(self) -> None:
         """Until cancelled. What fires in Alertmanager when it ends expires there by itself."""

@@ -88,8 +88,14 @@ class Planner:
     def _point(self, sessions: int, each: int, most: int) -> Point:
         setting = self._smallest_setting(sessions, each, most) if each else None
         setting = None if isinstance(setting, Unknown) else setting
-        limit = "context" if each >= self.ceiling else "memory"
-        return Point(sessions, each, setting, self._kv_bytes(setting or most, sessions), limit)
+        return Point(sessions, each, setting, self._kv_bytes(setting or most, sessions), self._limit(sessions, each, most))
+
+    def _limit(self, sessions: int, each: int, most: int) -> str:
+        """What keeps so many sessions from having more tokens each; slots where the engine runs fewer at once, whatever their length."""
+        layout = self._layout(most, sessions)
+        if not isinstance(layout, Unknown) and layout.slots is not None and layout.slots < sessions:
+            return "slots"
+        return "context" if each >= self.ceiling else "memory"
 
     def _at(self, setting: int, sessions: int) -> PlanSettings:
         return replace(self.settings, context_tokens=setting, slots=sessions)

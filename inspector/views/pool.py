@@ -114,7 +114,7 @@ def pool_view(pool: Pool, assessment: Assessment, now: float) -> PoolView:
         headlines=[rows[name] for name in HEADLINES if name in rows],
         others=[r for name, r in rows.items() if name not in HEADLINES],
         not_offered=[name for name in POOL_FIELDS if name not in rows],
-        layouts=[wording.layout(alternative) for alternative in pool.layouts],
+        layouts=list(dict.fromkeys(map(wording.layout, pool.layouts))),  # Alternatives may differ in what has no words.
         slots=list(_slot_rows(pool, now)),
         kv=kv_bar(pool, next((h for h in headrooms if h.resource == "kv"), None)),
         slot_boxes=slots_view(pool),

@@ -32,7 +32,7 @@ RULES = tuple(sorted((DEPLOY / "prometheus").glob("*-rules.yaml")))
 CONFIG = """
 poll: {{interval: 500ms}}
 sessions: {{chat: {{prompt: 100, output: 28}}}}
-thresholds: {{slots: {{warning: 0.1}}, context: {{warning: 0.1}}, sessions: {{chat: {{warning: 1}}}}}}
+thresholds: {{slots: {{warning: 0.1, critical: 0.05}}, context: {{warning: 0.1, critical: 0.05}}, sessions: {{chat: {{warning: 1, critical: 1}}}}}}
 targets:
   - {{name: llama, engine: llamacpp, url: "{llama}", logs: "{llama_log}", may_wake: true, facts: {{version: b11549}}}}
   - {{name: vllm, engine: vllm, url: "{vllm}", logs: "{vllm_log}", facts: {{slots: 7}}}}
