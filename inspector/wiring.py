@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ssl
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -227,10 +227,14 @@ def watched(job: Job, adapters: Adapters) -> Watched:
     )
 
 
-def found_target(found: Found) -> Target:
-    """The target for a server that was found on this machine."""
-    target = target_from_argument(f"{found.engine}={found.url}")
-    return target.model_copy(update={"name": f"{found.engine}-{target.address.port}"})
+def found_targets(found: Sequence[Found]) -> tuple[Target, ...]:
+    """The targets for servers that were found on this machine, named by engine and port, and by address where two share both."""
+    targets = [target_from_argument(f"{one.engine}={one.url}") for one in found]
+    short = [f"{target.engine}-{target.address.port}" for target in targets]
+    names = [
+        name if short.count(name) == 1 else f"{target.engine}-{target.address.host}-{target.address.port}" for name, target in zip(short, targets, strict=True)
+    ]
+    return tuple(target.model_copy(update={"name": name}) for name, target in zip(names, targets, strict=True))
 
 
 def _no_adapter(target: Target, adapters: Adapters) -> Problem:

@@ -12,9 +12,10 @@ import pytest
 
 from inspector.config import Target
 from inspector.contract import FlagTable
+from inspector.discovery import Found
 from inspector.local.process import Process
 from inspector.reading import Reason, Unknown
-from inspector.wiring import BEHIND_SOCKET, ELSEWHERE, NOT_LOOKED_FOR, TargetSources
+from inspector.wiring import BEHIND_SOCKET, ELSEWHERE, NOT_LOOKED_FOR, TargetSources, found_targets
 from inspector_llamacpp import ADAPTER
 
 LISTENS = """
@@ -103,3 +104,10 @@ def test_a_server_elsewhere_or_behind_a_socket_is_not_looked_for(launches: dict[
     for name in ("auto", "file", "argv"):
         assert found(launches[name], "http://192.0.2.7:8080") == ELSEWHERE
         assert found(launches[name], "unix:/run/llama.sock") == BEHIND_SOCKET
+
+
+def test_servers_that_share_engine_and_port_have_names_of_their_own():
+    """One port on two addresses is two servers; under one name the second would hide the first."""
+    urls = ["http://127.0.0.1:8080", "http://127.0.0.2:8080", "http://127.0.0.1:8081"]
+    named = {target.name: target.url for target in found_targets([Found("llamacpp", url, 1) for url in urls])}
+    assert named == {"llamacpp-127.0.0.1-8080": urls[0], "llamacpp-127.0.0.2-8080": urls[1], "llamacpp-8081": urls[2]}

@@ -10,7 +10,7 @@ from inspector.cli.refusal import RefusedError
 from inspector.config import Config, ConfigError, Target, from_targets, load
 from inspector.discovery import find_servers
 from inspector.registry import Registry, load_adapters
-from inspector.wiring import Job, found_target, jobs
+from inspector.wiring import Job, found_targets, jobs
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ def choose(words: Sequence[str], file: Path | None) -> Chosen:
 
 def discover(adapters: Registry) -> tuple[Target, ...]:
     """The model servers of this machine. Blocking."""
-    return tuple(found_target(found) for found in find_servers(adapters.adapters))
+    return found_targets(find_servers(adapters.adapters))
 
 
 def refused(error: ConfigError) -> RefusedError:
