@@ -83,6 +83,7 @@ class Alerting:
         for (target, key), inherited in list(self._inherited.items()):
             if target in watched and now <= inherited.until:
                 self._alerts.adopt(target, key, inherited.started)
+                self._log.info("alert taken over", alert=key.alert, severity=key.severity, target=target)
             if target in watched or now > inherited.until:
                 del self._inherited[target, key]
 

@@ -8,13 +8,13 @@ from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import anyio
 
-from inspector.asking import Get, PollAsk
+from inspector.asking import PollAsk
 from inspector.clocks import Clock, monotonic_beside
-from inspector.contract import Adapter, Deadline, FlagTable, LaunchView, LogPattern, LogView, Observation, ReadsLaunch, ReadsLog, Reply, Route
+from inspector.contract import Adapter, Deadline, LogView, Observation, ReadsLaunch, ReadsLog, Reply, Route
 from inspector.discovery import recognize
 from inspector.follow import Follower
 from inspector.generation import NOT_LOOKED_AT, Generation, Inspects, Seen
@@ -23,12 +23,13 @@ from inspector.launch import with_launch_drift
 from inspector.local.process import Process, still_running
 from inspector.model import MEMORY_FIELDS, Fault, Memory, Snapshot, State, memory_without_live, without_live
 from inspector.reading import NOT_OFFERED, Reason, Unknown
+from inspector.watched import NO_LAUNCH_FILE, Sources, Watched
 
 A = TypeVar("A")
 R = TypeVar("R")
 
+KEY_REFUSED = "the server refused the key that is set for this target: correct it"
 NO_LOG = Unknown(Reason.NO_SOURCE, "no log is followed; set `logs` for this target")
-NO_LAUNCH_FILE = Unknown(Reason.NO_SOURCE, "no launch file is named for this target")
 
 STATE_REASONS: Mapping[State, Reason] = {State.LOADING: Reason.LOADING, State.SLEEPING: Reason.SLEEPING, State.STALLED: Reason.STALLED}
 """States in which only static facts are shown, and the reason that the live ones get."""
@@ -41,39 +42,6 @@ LOOK_AGAIN = 60.0
 
 MISSED_POLLS = 3
 """So many polls, each with its timeout, may pass unseen; after more (the machine slept) nobody watched what happened meanwhile."""
-
-
-@dataclass(frozen=True, slots=True)
-class Watched:
-    """What the collector has to know of a target. Times in seconds.
-
-    `adapter` None: the engine is recognized at first contact. `interval` None: the adapter's.
-    """
-
-    name: str
-    adapter: Adapter[Any] | None = None
-    interval: float | None = None
-    timeout: float = 3.0
-    stalled_after: float = 60.0
-    may_wake: bool = False
-    may_scrape: bool = True
-    stated: Mapping[str, Any] = field(default_factory=dict)
-
-
-class Sources(Protocol):
-    """Where a target's facts come from. Only `get` touches the server."""
-
-    @property
-    def get(self) -> Get: ...
-
-    def follower(self, patterns: tuple[LogPattern, ...]) -> Follower | None:
-        """A follower of the target's log; None when no log is configured."""
-
-    def find_process(self, table: FlagTable | None) -> Process | Unknown:
-        """The server's process, where it is on this machine; one that was not named must be the table's server. Blocking, a few milliseconds."""
-
-    def launch_file(self, table: FlagTable) -> LaunchView | Unknown:
-        """Settings of the launch file, or of the argv, that the operator named."""
 
 
 class TargetCollector:
@@ -103,6 +71,7 @@ class TargetCollector:
         self._last_success: float | None = None
         self._follower: Follower | None = None
         self._looked_at = float("-inf")
+        self._shows_memory = watched.names_process
         self._stack = AsyncExitStack()
         self._flight: _Flight | None = None
 
@@ -119,7 +88,7 @@ class TargetCollector:
             publish(await self.poll())
             missed = max(0.0, anyio.current_time() - beat) // self.interval
             beat += (missed + 1) * self.interval
-            await anyio.sleep(beat - anyio.current_time())
+            await anyio.sleep(max(0.0, beat - anyio.current_time()))
 
     async def poll(self) -> Snapshot:
         """A fresh snapshot, or that of the poll in flight."""
@@ -153,8 +122,8 @@ class TargetCollector:
             if isinstance(found, Unknown):
                 return self._unseen(STRANGER_STATES.get(found.reason, State.UNREACHABLE), found.detail, now)
             self._adapter = found
-        observation = await self._observe(self._adapter, now)
-        return self._snapshot(self._adapter, observation, now)
+        adapter = self._adapter  # What it observes may show that another engine has the address, which is recognized anew then.
+        return self._snapshot(adapter, await self._observe(adapter, now), now)
 
     def _elapsed(self) -> float:
         return self._monotonic() - self._began
@@ -190,7 +159,16 @@ class TargetCollector:
         seen = Seen() if generation.inspection is None else await _in_thread(generation.inspection.look, now)
         ask = self._ask(adapter, generation, seen, now)
         observation = with_launch_drift(await adapter.observe(ask, generation.recall), ask.launch, ask.launch_file)
-        return replace(observation, memory=seen.memory) if observation.memory == Memory() else observation
+        return replace(observation, memory=self._memory(generation, seen)) if observation.memory == Memory() else observation
+
+    def _memory(self, generation: Generation, seen: Seen) -> Memory:
+        """What was shown of a former process, or belongs to a named one, is unknown of one that cannot be looked at: it is still expected."""
+        if seen.memory != Memory():
+            self._shows_memory = True
+        elif isinstance(generation.process, Unknown) and self._shows_memory:
+            why = generation.process
+            return Memory(why, why, why, why)
+        return seen.memory
 
     async def _forget_engine(self) -> None:
         """Another engine may have taken over the address: the next poll looks afresh who answers."""
@@ -300,7 +278,7 @@ class TargetCollector:
             duration=self._elapsed(),
             offered=adapter.offers(version) | _shown(memory),
             drift=observation.drift if state.is_up else (),
-            faults=observation.faults,
+            faults=tuple(replace(f, detail=detail) if f.reason == Reason.UNAUTHORIZED and self.watched.has_key else f for f in observation.faults),
             generation=self._generations,
         )
 
@@ -311,6 +289,8 @@ class TargetCollector:
             still = generation.standing_still(observation, self._began)
             if still is not None and still >= self.watched.stalled_after:
                 return State.STALLED, f"requests are in hand and nothing has moved for {still:.0f} s; the engine may hang"
+        if observation.state is State.UNAUTHORIZED and self.watched.has_key:
+            return observation.state, KEY_REFUSED
         return observation.state, observation.detail
 
     def _failed(self, error: Exception, now: float) -> Snapshot:

@@ -167,8 +167,15 @@ def _told(ratio: Span[float] | Unknown) -> str:
     if isinstance(ratio, Unknown):
         return f"unknown: {ratio.detail}"
     if ratio.exact:
-        return f"{ratio.guaranteed:.0%}"
-    return f"between {ratio.guaranteed:.0%} and {ratio.possible:.0%}"
+        return _percent(ratio.guaranteed)
+    return f"between {_percent(ratio.guaranteed)} and {_percent(ratio.possible)}"
+
+
+def _percent(share: float) -> str:
+    """In whole percent, but never nothing or all where there is something or not all."""
+    if 0 < share < 0.005:
+        return "<1%"
+    return ">99%" if 0.995 <= share < 1 else f"{share:.0%}"
 
 
 def queue(pool: Pool) -> Verdict | None:

@@ -14,7 +14,7 @@ from inspector.alerts.machine import Timing
 from inspector.asking import Get
 from inspector.board import TargetInfo
 from inspector.budget import Shape
-from inspector.collector import NO_LAUNCH_FILE, TargetCollector, Watched
+from inspector.collector import TargetCollector
 from inspector.config import Alertmanager, Config, ConfigError, Poll, Problem, Target, target_from_argument
 from inspector.config.target import LaunchArgv, LaunchFile, LaunchPid
 from inspector.contract import Adapter, FlagTable, LaunchView, LogPattern
@@ -29,6 +29,7 @@ from inspector.local.process import Process, process_of, process_on
 from inspector.model import Snapshot
 from inspector.notify import AlertmanagerClient, Server
 from inspector.reading import Reason, Unknown
+from inspector.watched import NO_LAUNCH_FILE, Watched
 
 if TYPE_CHECKING:
     from inspector.launch.files import LaunchFileReader
@@ -224,6 +225,8 @@ def watched(job: Job, adapters: Adapters) -> Watched:
         may_wake=target.may_wake,
         may_scrape=target.metrics == "auto",
         stated=target.stated(time.time()),
+        has_key=target.endpoint.api_key is not None or bool(target.headers),
+        names_process=isinstance(target.launch, LaunchPid),
     )
 
 

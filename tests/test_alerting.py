@@ -101,7 +101,7 @@ def test_the_json_tells_each_alert_with_its_words():
     (target,) = targets_report(bench.board.entries())["targets"]
     (alert,) = [a for a in target["alerts"] if (a["alert"], a["severity"]) == ("InspectorKvHeadroomLow", "critical")]
     assert (alert["state"], alert["pool"], alert["session"], alert["held"]) == ("firing", "0", None, False)
-    assert alert["detail"] == "kv headroom 2%"
+    assert alert["detail"] == "kv headroom 2%; wanted: at least 5%"
 
 
 def test_the_journal_has_one_event_for_each_change():

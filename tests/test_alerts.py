@@ -100,6 +100,14 @@ def test_a_value_that_dances_on_the_mark_fires_once():
     assert fired(watch) == (1, 1)
 
 
+def test_an_alert_that_fires_on_says_why_though_all_looks_well():
+    """Between good again and resolved, the value alone would look like a mistake."""
+    watch = Watch()
+    assert watch.look(pool(900), seconds=100)[KV].detail == "kv headroom 10%; wanted: at least 15%"
+    assert watch.look(pool(840))[KV].detail == "kv headroom 16%; wanted: at least 15% (almost good again)"
+    assert watch.look(pool(100))[KV].detail == "kv headroom 90%; wanted: at least 15% (good again, and ends once that has lasted)"
+
+
 @given(st.floats(0.001, 1))
 def test_every_mark_can_be_cleared(mark):
     """An idle server resolves whatever fires, however high its mark."""

@@ -174,8 +174,8 @@ def test_every_problem_of_a_file_is_told_with_its_line(run, tmp_path):
     done = run("config", "check", file)
     assert done.returncode == 3
     lines = done.stderr.splitlines()
-    assert len(lines) == 3
-    assert [f"{file}:{number}" in line for number, line in zip((1, 3, 4), lines, strict=True)] == [True] * 3
+    assert len(lines) == 4
+    assert [f"{file}:{number}" in line for number, line in zip((1, 3, 4, 4), lines, strict=True)] == [True] * 4
 
 
 def test_a_good_file_is_said_to_be_good(run, tmp_path):

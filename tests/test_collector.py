@@ -562,3 +562,49 @@ async def test_what_the_operator_states_and_permits_reaches_the_adapter():
     assert (ask.stated, ask.may_wake, ask.may_scrape) == (stated, True, False)
     assert isinstance(ask.log, Unknown)
     assert not isinstance(ask.launch, Known)
+
+
+# --- What a target's settings lead one to expect ------------------------------------------------------------------------------------------
+
+
+async def test_a_key_that_is_refused_is_not_asked_for():
+    """Whoever has set a key is not helped by being told to set one."""
+    refused = Observation(State.UNAUTHORIZED, "set a key", faults=(Fault("/props", "unauthorized", "set a key"), Fault("/x", "invalid", "broken")))
+    without, wrong = await watched_by(refused).collector.poll(), await watched_by(refused, has_key=True).collector.poll()
+    assert [without.state_detail, *(fault.detail for fault in without.faults)] == ["set a key", "set a key", "broken"]
+    assert "correct it" in wrong.state_detail
+    assert [fault.detail for fault in wrong.faults] == [wrong.state_detail, "broken"]
+
+
+async def test_memory_of_a_named_process_that_is_not_there_is_unknown_and_not_missing():
+    snapshot = await watched_by(READY, names_process=True).collector.poll()
+    assert {reading.reason for reading in (snapshot.memory.used_bytes, snapshot.memory.ceiling_bytes)} == {Reason.NO_SOURCE}
+    assert "used_bytes" in snapshot.offered
+    assert (await watched_by(READY).collector.poll()).memory == Memory()
+
+
+async def test_memory_that_was_shown_is_unknown_of_a_process_that_cannot_be_looked_at(alive):
+    """Its alert neither ends nor is forgotten: what it is about is still expected."""
+    seen = Seen(memory=Memory(total_bytes=known(9), used_bytes=known(5)))
+    target = watched_by(READY)
+    target.collector._inspect = lambda process, adapter: SimpleNamespace(look=lambda now: seen)
+    target.sources.process = process(7)
+    alive.add(7)
+    assert (await target.collector.poll()).memory.used_bytes == known(5)
+    alive.clear()
+    target.sources.process = Unknown(Reason.NO_SOURCE, "a proxy listens there")
+    assert (await target.collector.poll()).memory.used_bytes == Unknown(Reason.NO_SOURCE, "a proxy listens there")
+
+
+async def test_a_stranger_at_the_address_of_a_recognized_engine_is_no_bug():
+    """The engine is forgotten while its own last word is still to be told."""
+    clock = FakeClock()
+    sources = FakeSources(clock, answer=as_fake)
+    adapter = FakeAdapter([Observation(State.NOT_RECOGNIZED, "another server listens there")])
+    collector = TargetCollector(Watched("chat", None), sources, {"fake": adapter}, clock=clock)
+    snapshot = await collector.poll()
+    assert (snapshot.state, snapshot.engine, snapshot.state_detail, snapshot.faults) == (State.NOT_RECOGNIZED, "fake", "another server listens there", ())
+
+
+def as_fake(route):
+    return reply(route, headers={"server": "fake"})

@@ -88,6 +88,14 @@ MISTAKES = {
     "header-override": [
         "4: targets[0].headers.X-HTTP-Method-Override: is a header that the inspector does not send; it would change what is asked",
     ],
+    "interval-too-short": [
+        "1: poll.interval: is too short for a server to be asked; take 50ms or more",
+        "3: targets[0].interval: is too short for a server to be asked; take 50ms or more",
+    ],
+    "url-of-a-client": [
+        "2: targets[0].url: ends in /v1, which clients of the server add; write http://127.0.0.1:8080",
+        "3: targets[1].url: ends in /v1, which clients of the server add; write http://127.0.0.1:8080/base",
+    ],
     "key-and-header": [
         "6: targets[0].headers.authorization: is given beside api_key_file; keep one of the two",
     ],
@@ -677,3 +685,15 @@ def test_the_configuration_knows_no_adapter():
 def test_an_address_of_a_mapped_loopback_is_local():
     assert parse_address("http://[::ffff:127.0.0.1]:1").is_local
     assert not parse_address("http://[::ffff:10.0.0.7]:1").is_local
+
+
+def test_an_engine_that_no_adapter_knows_is_among_all_the_other_mistakes(tmp_path):
+    text = "targets:\n  - {name: a, url: 'http://127.0.0.1:1', engine: lamacpp}\n  - {name: a, url: 'http://127.0.0.1:2', engine: abacus}\n"
+    with pytest.raises(ConfigError) as refused:
+        load(write(tmp_path, text), engines=("llamacpp", "vllm"))
+    assert sorted(str(problem).partition(".yaml:")[2] for problem in refused.value.problems) == [
+        '2: targets[0].engine: no adapter for lamacpp is installed; did you mean "llamacpp"?',
+        "3: targets[1].engine: no adapter for abacus is installed; known here: llamacpp, vllm",
+        "3: targets[1].name: is the name of targets[0] too; give each target a name of its own",
+    ]
+    assert load(write(tmp_path, text.replace("a, url: 'http://127.0.0.1:2'", "b, url: 'http://127.0.0.1:2'"))).targets

@@ -185,3 +185,9 @@ def test_sessions_without_a_threshold_change_no_verdict():
     found = assess(snapshot(pool(840)), Rules(shapes=SHORT))
     assert found.level is Level.OK
     assert set(found.sessions["0"]) == {"short"}
+
+
+@pytest.mark.parametrize(("used", "told"), [(4095, "<1%"), (1, ">99%"), (0, "100%"), (4096, "0%"), (2048, "50%")])
+def test_a_share_is_never_told_as_nothing_or_all_that_it_is_not(used, told):
+    pool = Pool(slots=known(1), slots_busy=known(1), kv_used_tokens=known(used), layouts=(Shared(1, 4096, 4096),))
+    assert next(f.detail for f in assess(snapshot(pool)).findings if f.resource == "kv") == f"kv headroom {told}"

@@ -14,9 +14,11 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from board_fixtures import NOW, UNTOLD, board, known, pool, snapshot
 from gallery import gallery
+from inspector.alerts.status import AlertState, AlertStatus
 from inspector.board import TargetInfo
 from inspector.metrics import OwnStatus
 from inspector.model import State
+from inspector.notify import Deliveries
 from inspector.web.app import Services, accepts_gzip, application, time_left
 from inspector.web.page import Page
 
@@ -401,3 +403,26 @@ def test_no_label_or_address_of_a_configuration_is_needed():
     made = board()
     made.add(TargetInfo("bare", "", "", 15.0))
     assert "bare" in text_of(page(made))
+
+
+async def test_a_card_says_in_words_what_its_colour_says():
+    """An alert that fires on makes a target urgent though its newest value is good again."""
+    made = board(snapshot())
+    made.put_alerts("chat", (AlertStatus("InspectorKvHeadroomLow", "critical", "0", "kv", "", AlertState.FIRING, 0, "kv headroom 90%"),))
+    page = (await get(made, "/")).text
+    assert re.search(r'<article class="card critical".*?<span class="badge">critical</span>', page, re.DOTALL)
+
+
+@pytest.mark.parametrize(
+    ("own", "told"),
+    [
+        (OwnStatus(), ()),
+        (OwnStatus(reloaded=True, deliveries=Deliveries()), ()),
+        (OwnStatus(reloaded=False), ("configuration was refused",)),
+        (OwnStatus(reloaded=False, deliveries=Deliveries(failing=True)), ("configuration was refused", "Alertmanager does not take alerts")),
+    ],
+)
+async def test_what_is_wrong_with_the_inspector_itself_stands_on_its_page(own, told):
+    page = (await get(board(snapshot()), "/", own=own)).text
+    assert page.count('role="alert"') == len(told)
+    assert all(words in page for words in told)

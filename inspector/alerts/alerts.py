@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from inspector.alerts import catalogue
@@ -109,9 +109,19 @@ def _unmentioned(key: Key, alert: _Kept, snapshot: Snapshot | None, *, stale: bo
     return Condition(signal, alert.condition.detail if alert.condition.signal is Signal.UNKNOWN else f"{alert.condition.detail}; now unknown: {why}")
 
 
+LASTING: Mapping[Signal, str] = {
+    Signal.GOOD: "good again, and ends once that has lasted",
+    Signal.ALMOST: "almost good again",
+}
+"""What is said of an alert that fires beside what was found last, where that alone would look like a mistake."""
+
+
 def _status(key: Key, alert: _Kept) -> AlertStatus:
     track = alert.track
-    return AlertStatus(key.alert, key.severity, key.pool, key.resource, key.session, track.state, track.since, alert.condition.detail, track.is_held)
+    detail = alert.condition.detail
+    if track.state is AlertState.FIRING and track.signal in LASTING:
+        detail = f"{detail} ({LASTING[track.signal]})"
+    return AlertStatus(key.alert, key.severity, key.pool, key.resource, key.session, track.state, track.since, detail, track.is_held)
 
 
 def _ended(name: str, target: _Target, at: float) -> Iterator[Change]:

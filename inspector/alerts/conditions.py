@@ -91,7 +91,7 @@ def _of_finding(finding: Finding) -> dict[Key, Condition]:
     resource = "sessions" if finding.session else finding.resource
     kind = catalogue.OF_RESOURCE[resource]
     found = {
-        _key(kind, severity, finding.pool, session=finding.session): Condition(_signal(finding, mark), finding.detail)
+        _key(kind, severity, finding.pool, session=finding.session): Condition(_signal(finding, mark), f"{finding.detail}; {_wanted(finding, mark)}")
         for severity, mark in _marks(finding.threshold)
     }
     undecided = Signal.BAD if finding.level is Level.UNKNOWN else Signal.GOOD
@@ -104,6 +104,12 @@ def _marks(threshold: Threshold) -> Iterator[tuple[str, float]]:
         yield catalogue.WARNING, threshold.warning
     if threshold.critical is not None:
         yield catalogue.CRITICAL, threshold.critical
+
+
+def _wanted(finding: Finding, mark: float) -> str:
+    """The mark, as the configuration has it."""
+    least = f"{mark:.0f}" if finding.session else f"{mark * 100:.6g}%"
+    return f"wanted: at least {least}"
 
 
 def _signal(finding: Finding, mark: float) -> Signal:

@@ -28,8 +28,9 @@ def show(file: Path) -> int:
 
 def _checked(file: Path) -> Config:
     try:
-        config = load(file)
-        jobs(config, load_adapters().adapters)
+        adapters = load_adapters().adapters
+        config = load(file, engines=adapters)
+        jobs(config, adapters)
     except ConfigError as error:
         raise refused(error) from error
     return config

@@ -28,7 +28,7 @@ def serve(words: Sequence[str], file: Path | None, listen: str | None, log_forma
         raise RefusedError(["give the targets either on the command line or in the file, not both"])
 
     def configured() -> Config:
-        config = load(file) if file is not None else from_targets(words)
+        config = load(file, engines=adapters.adapters) if file is not None else from_targets(words)
         return config.with_listen(listen) if listen is not None else config
 
     adapters = load_adapters()

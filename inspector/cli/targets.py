@@ -26,7 +26,7 @@ def choose(words: Sequence[str], file: Path | None) -> Chosen:
     """The targets that were meant. Raises RefusedError for a word, or a file, that cannot be used, and where nothing is found."""
     adapters = load_adapters()
     try:
-        config = load(file) if file is not None else Config()
+        config = load(file, engines=adapters.adapters) if file is not None else Config()
         config = _narrowed(config, words) if words else config
         if not config.targets and file is None:
             config = config.model_copy(update={"targets": discover(adapters)})

@@ -5,22 +5,27 @@ The checks look at the plain data, not at the models, so that they find their pr
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from inspector.address import is_loopback, parse_listen
 from inspector.config.errors import Finding, did_you_mean
 
+ENGINE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,40}")
+
 DEFAULT_LISTEN = "127.0.0.1:9836"
 
 
-def check(data: Mapping[str, Any]) -> Iterator[Finding]:
-    """All findings of this kind in a configuration's data."""
+def check(data: Mapping[str, Any], engines: Iterable[str] | None = None) -> Iterator[Finding]:
+    """All findings of this kind in a configuration's data. `engines`: those that are known; None: any name may be one."""
+    known = None if engines is None else tuple(engines)
     yield from _unique_names(data)
     yield from _known_sessions(data)
     yield from _guarded(data)
     yield from _alertmanager(data)
     for index, target in _targets(data):
+        yield from _known_engine(index, target, known)
         yield from _one_key(index, target)
         yield from _engine_of_a_key(index, target)
         yield from _tls_in_use(index, target)
@@ -75,6 +80,12 @@ def _alertmanager(data: Mapping[str, Any]) -> Iterator[Finding]:
         yield Finding(("alertmanager", "basic_auth"), "is given beside bearer_token_file", "keep one of the two")
     if server.get("tls") and isinstance(server.get("url"), str) and not server["url"].startswith("https://"):
         yield Finding(("alertmanager", "tls"), "is given for a URL that is not https", "write https:// in url, or take tls out")
+
+
+def _known_engine(index: int, target: Mapping[str, Any], known: tuple[str, ...] | None) -> Iterator[Finding]:
+    engine = target.get("engine")
+    if known is not None and isinstance(engine, str) and ENGINE_NAME.fullmatch(engine) and engine not in known:
+        yield Finding(("targets", index, "engine"), f"no adapter for {engine} is installed", did_you_mean(engine, known) or "see: inspector adapters")
 
 
 def _one_key(index: int, target: Mapping[str, Any]) -> Iterator[Finding]:

@@ -37,7 +37,7 @@ def _falling(threshold: AnyThreshold) -> AnyThreshold:
 class Poll(Section):
     """How targets are polled. Seconds; `interval` None is the adapter's own; `stale_after` counts polls."""
 
-    interval: kinds.MaybeDuration = None
+    interval: kinds.MaybeInterval = None
     timeout: kinds.Duration = 3.0
     stale_after: Annotated[int, Field(ge=1, le=1000)] = 3
 
@@ -137,14 +137,16 @@ class Config(Section):
         return self.model_dump(mode="json", exclude_none=True, by_alias=True)
 
 
-def load(path: Path, environment: Mapping[str, str] = os.environ) -> Config:
-    """The configuration in a file. Raises ConfigError with every problem in it. Blocking: it reads the files that the configuration names."""
+def load(path: Path, environment: Mapping[str, str] = os.environ, *, engines: Iterable[str] | None = None) -> Config:
+    """The configuration in a file. Raises ConfigError with every problem in it. Blocking: it reads the files that the configuration names.
+
+    `engines`: those that an adapter is installed for; None: any name may be one."""
     try:
         with path.open("rb") as file:
             raw = file.read(LARGEST_FILE + 1)
     except OSError as error:
         raise ConfigError([Problem(str(path), None, "", f"cannot be read ({why(error)})", "name a file that the inspector's user may read")]) from None
-    return _validated(read_yaml(raw, str(path)), str(path), kinds.Surroundings(path.absolute().parent, environment))
+    return _validated(read_yaml(raw, str(path)), str(path), kinds.Surroundings(path.absolute().parent, environment), engines)
 
 
 def from_targets(arguments: Iterable[str], settings: Config | None = None) -> Config:
@@ -173,7 +175,7 @@ def target_from_argument(argument: str) -> Target:
         raise ValueError(f"{first.message}; {first.remedy}" if first.remedy else first.message) from None
 
 
-def _validated(document: Document, file: str, surroundings: kinds.Surroundings) -> Config:
+def _validated(document: Document, file: str, surroundings: kinds.Surroundings, engines: Iterable[str] | None) -> Config:
     data = {} if document.data is None and not document.findings else document.data
     findings = list(document.findings)
     config = None
@@ -183,7 +185,7 @@ def _validated(document: Document, file: str, surroundings: kinds.Surroundings) 
         refused = {item.path for item in findings}
         found = [finding(details, Config) for details in error.errors(include_url=False, include_input=False)]
         findings += [item for item in found if item.path not in refused]
-    findings += check(data) if isinstance(data, dict) else ()
+    findings += check(data, engines) if isinstance(data, dict) else ()
     if findings or config is None:
         raise ConfigError(place(_once(findings), file, document.lines))
     return config

@@ -111,7 +111,7 @@ class Target(Section):
     metrics: Literal["auto", "never"] = "auto"
     facts: Facts = Facts()
     sessions: kinds.Listed[str] | None = None
-    interval: kinds.MaybeDuration = None
+    interval: kinds.MaybeInterval = None
     labels: dict[kinds.LabelName, kinds.LabelValue] = Field(default_factory=dict)
 
     @property

@@ -108,6 +108,10 @@ def _log_source(value: Any, info: ValidationInfo) -> LogSource:
     return LogSource("journal", unit)
 
 
+SHORTEST_INTERVAL = 0.05
+"""Seconds."""
+
+
 def duration(value: Any) -> float | None:
     """Seconds, from a number or from text with a unit. Raises ValueError."""
     seconds = value
@@ -123,6 +127,14 @@ def duration(value: Any) -> float | None:
     if not 0 < seconds <= LONGEST:
         raise ValueError("must be above zero and at most 24h")
     return float(seconds)
+
+
+def interval(value: Any) -> float | None:
+    """Seconds between two polls. Raises ValueError."""
+    seconds = duration(value)
+    if seconds is not None and seconds < SHORTEST_INTERVAL:
+        raise ValueError(f"is too short for a server to be asked; take {SHORTEST_INTERVAL * 1000:.0f}ms or more")
+    return seconds
 
 
 def delay(value: Any) -> float | None:
@@ -143,6 +155,8 @@ def _matching(pattern: str, message: str) -> AfterValidator:
 
 def _url(value: str) -> str:
     parse_address(value)
+    if value.rstrip("/").endswith("/v1"):
+        raise ValueError(f"ends in /v1, which clients of the server add; write {value.rstrip('/').removesuffix('/v1')}")
     return value
 
 
@@ -199,7 +213,7 @@ SessionName = Annotated[str, _matching(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}", "is 
 EngineName = Annotated[str, _matching(r"[a-z][a-z0-9_-]{0,63}", "is not the name of an engine; see: inspector adapters")]
 Duration = Annotated[float, BeforeValidator(duration)]
 Delay = Annotated[float, BeforeValidator(delay)]
-MaybeDuration = Annotated[float | None, BeforeValidator(duration)]
+MaybeInterval = Annotated[float | None, BeforeValidator(interval)]
 Tokens = Annotated[int, Field(ge=1, le=LARGEST_COUNT)]
 Bytes = Annotated[int, Field(ge=1, le=LARGEST_COUNT)]
 Share = Annotated[float, Field(ge=0, le=1)]

@@ -38,12 +38,15 @@ class Alertmanager(Protocol):
 
 @dataclass(slots=True)
 class Deliveries:
-    """What the daemon tells about its deliveries: alerts taken by Alertmanager, requests that failed, ends that were given up, ends that wait."""
+    """What the daemon tells about its deliveries: alerts taken by Alertmanager, requests that failed, ends that were given up, ends that wait.
+
+    `failing`: the last request failed."""
 
     sent: int = 0
     failures: int = 0
     dropped: int = 0
     waiting: int = 0
+    failing: bool = False
 
 
 class Notifier:
@@ -60,7 +63,6 @@ class Notifier:
         self._wake = anyio.Event()
         self._is_new = True
         self._has_inherited = False
-        self._failing = False
         self._log = structlog.get_logger()
 
     def put(self, firing: Iterable[Notice], ended: Iterable[Notice], *, changed: bool) -> None:
@@ -126,11 +128,11 @@ class Notifier:
         """Tells when deliveries begin to fail and when they are well again, not each one. False: to be tried again."""
         if answer.outcome is not Outcome.TAKEN:
             self.deliveries.failures += 1
-            if not self._failing or answer.outcome is Outcome.REFUSED:
+            if not self.deliveries.failing or answer.outcome is Outcome.REFUSED:
                 self._log.error("alerts not delivered", detail=f"Alertmanager {answer.detail}", waiting=self._outbox.waiting)
-        elif self._failing:
+        elif self.deliveries.failing:
             self._log.info("alerts are delivered again")
-        self._failing = answer.outcome is not Outcome.TAKEN
+        self.deliveries.failing = answer.outcome is not Outcome.TAKEN
         return answer.outcome is not Outcome.FAILED
 
     def _count(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -84,7 +84,7 @@ class _Web:
 
     async def status(self, request: Request) -> Response:
         wanted = request.query_params.getlist("target")
-        html = self._page.render(self._entries(wanted), time.time(), REFRESH, wanted)
+        html = self._page.render(self._entries(wanted), time.time(), REFRESH, wanted, list(troubles(self._services.own)))
         return HTMLResponse(html, headers={"Content-Security-Policy": self._page.policy})
 
     async def metrics(self, request: Request) -> Response:
@@ -141,6 +141,14 @@ class _Web:
 
     def _entries(self, wanted: Sequence[str]) -> list[Entry]:
         return [entry for entry in self._board.entries() if not wanted or entry.info.name in wanted]
+
+
+def troubles(own: OwnStatus) -> Iterator[str]:
+    """What is wrong with the inspector itself, for who looks at its page."""
+    if own.reloaded is False:
+        yield "The last change of the configuration was refused, and the old one is in use; the log has every mistake."
+    if own.deliveries is not None and own.deliveries.failing:
+        yield "Alertmanager does not take alerts: nobody is told of what fires here. The log says why; it is tried again."
 
 
 def exposition(source: CollectorRegistry, request: Request) -> Response:

@@ -32,16 +32,16 @@ class Page:
         digest = base64.b64encode(hashlib.sha256(self._style.encode()).digest()).decode()
         self.policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-    def render(self, entries: Iterable[Entry], now: float, refresh: int, chosen: Sequence[str] = ()) -> str:
-        """The page as HTML. `now` is Unix seconds; a browser asks again after `refresh` seconds. `chosen`: names that the address asked for, if any."""
+    def render(self, entries: Iterable[Entry], now: float, refresh: int, chosen: Sequence[str] = (), troubles: Sequence[str] = ()) -> str:
+        """The page as HTML. `now` is Unix seconds; a browser asks again after `refresh` seconds. `chosen`: names that the address asked for, if any;
+        `troubles`: what is wrong with the inspector itself."""
         monotonic = self._monotonic()
         seen = fleet(view(entry, now_of(entry, monotonic, now)) for entry in entries)
         template = self._environment.get_template("status.html")
         address = "?" + urlencode([("target", name) for name in chosen]) if chosen else "."
         made = datetime.fromtimestamp(now, UTC)
-        return template.render(
-            fleet=seen, made=made, refresh=refresh, version=__version__, style=self._style, meanings=MEANINGS, chosen=chosen, address=address
-        )
+        told = {"fleet": seen, "made": made, "refresh": refresh, "chosen": chosen, "address": address, "troubles": troubles}
+        return template.render(version=__version__, style=self._style, meanings=MEANINGS, **told)
 
 
 def percent(share: float) -> str:
