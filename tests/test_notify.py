@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Callable
 from datetime import datetime
@@ -308,7 +309,12 @@ async def test_alerts_of_an_earlier_process_are_inherited_before_anything_is_tol
 
 
 def client(handler, **settings):
-    return AlertmanagerClient(Server("http://127.0.0.1:9093/base/", **settings), tls_context, httpx.MockTransport(handler))
+    def streamed(request):
+        """Unread, as from a socket."""
+        made = handler(request)
+        return httpx.Response(made.status_code, headers=made.headers, stream=made.stream)
+
+    return AlertmanagerClient(Server("http://127.0.0.1:9093/base/", **settings), tls_context, httpx.MockTransport(streamed))
 
 
 @pytest.mark.parametrize(
@@ -356,3 +362,28 @@ async def test_every_trouble_on_the_way_is_an_outcome(error):
 @pytest.mark.parametrize("body", [b"", b"<html>", b"{}", b"[1]", b'[{"labels": {}}]', b'[{"labels": 3, "startsAt": "x"}]', b"\xff"])
 async def test_an_answer_that_is_no_list_of_alerts_is_refused(body):
     assert (await client(lambda _: httpx.Response(200, content=body)).active()).outcome is Outcome.REFUSED
+
+
+async def test_an_answer_that_drips_does_not_hold_the_delivery(monkeypatch):
+    """Each byte comes in time, and the last one never."""
+    monkeypatch.setattr("inspector.notify.client.TIMEOUT", 0.2)
+
+    async def drip():
+        while True:
+            yield b" "
+            await anyio.sleep(0.01)
+
+    asked = client(lambda _: httpx.Response(200, content=drip()))
+    with anyio.fail_after(10):
+        assert (await asked.active()).outcome is Outcome.FAILED
+        assert (await asked.post([])).outcome is Outcome.FAILED
+
+
+async def test_an_answer_is_not_unpacked_and_not_read_without_end(monkeypatch):
+    """A few bytes of gzip may stand for gigabytes."""
+    monkeypatch.setattr("inspector.notify.client.LARGEST_BODY", 1000)
+    seen = []
+    packed = httpx.Response(200, content=gzip.compress(b"[]"), headers={"Content-Encoding": "gzip"})
+    assert (await client(lambda request: seen.append(request) or packed).active()).outcome is Outcome.REFUSED
+    assert seen[0].headers["accept-encoding"] == "identity"
+    assert (await client(lambda _: httpx.Response(200, content=b"[" + b" " * 2000 + b"]")).active()).outcome is Outcome.REFUSED

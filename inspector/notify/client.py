@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import ssl
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
@@ -9,18 +10,22 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+import anyio
 import httpx
 
 from inspector.secrets import Secret
 
 TIMEOUT = 10.0
 
+LARGEST_BODY = 16 * 1024 * 1024
+"""Bytes of an answer: some ten thousand alerts."""
+
 PATH = "/api/v2/alerts"
 
 TAKES_NONE = frozenset({400})
 """Statuses after which the same alerts are not sent again. The rest may be put right on the other side: a proxy, a password, a path."""
 
-SHOWS_NONE = frozenset({400, 403, 404, 405})
+SHOWS_NONE = frozenset({301, 302, 303, 307, 308, 400, 403, 404, 405, 406, 410, 415, 422, 501})
 """Statuses of an Alertmanager behind a gate that lets alerts in and shows none."""
 
 
@@ -57,7 +62,7 @@ class AlertmanagerClient:
         self._client = httpx.AsyncClient(
             transport=transport,
             auth=httpx.BasicAuth(server.username, server.password.get_secret_value() if server.password else "") if server.username else None,
-            headers={"Authorization": f"Bearer {server.bearer_token.get_secret_value()}"} if server.bearer_token else {},
+            headers={"Accept-Encoding": "identity"} | ({"Authorization": f"Bearer {server.bearer_token.get_secret_value()}"} if server.bearer_token else {}),
             timeout=TIMEOUT,
             trust_env=False,
             # Trust in authorities takes memory: only where it is needed.
@@ -77,22 +82,36 @@ class AlertmanagerClient:
         if isinstance(answer, tuple):
             return Answer(*answer)
         try:
-            return Answer(Outcome.TAKEN, alerts=_read(answer.json()))
+            return Answer(Outcome.TAKEN, alerts=_read(json.loads(answer)))
         except (ValueError, KeyError, TypeError, AttributeError):
             return Answer(Outcome.REFUSED, "answered with something that is no list of alerts; is `alertmanager.url` the address of an Alertmanager?")
 
     async def aclose(self) -> None:
         await self._client.aclose()
 
-    async def _ask(self, method: str, *, final: Set[int] = TAKES_NONE, **arguments: Any) -> httpx.Response | tuple[Outcome, str]:
+    async def _ask(self, method: str, *, final: Set[int] = TAKES_NONE, **arguments: Any) -> bytes | tuple[Outcome, str]:
+        """The body of an answer; one deadline and one size for all of it, and nothing is unpacked."""
         try:
-            response = await self._client.request(method, self._url, **arguments)
+            with anyio.fail_after(TIMEOUT):
+                async with self._client.stream(method, self._url, **arguments) as response:
+                    if response.is_success:
+                        return await _body(response)
+        except TimeoutError:
+            return Outcome.FAILED, f"did not answer within {TIMEOUT:g} s"
         except httpx.HTTPError as error:
             return Outcome.FAILED, f"cannot be reached ({type(error).__name__})"
-        if response.is_success:
-            return response
         outcome = Outcome.REFUSED if response.status_code in final else Outcome.FAILED
         return outcome, f"answered {response.status_code}"
+
+
+async def _body(response: httpx.Response) -> bytes:
+    """As it came, and no more than is worth reading: what is cut off is no list any more."""
+    body = b""
+    async for part in response.aiter_raw():
+        body += part
+        if len(body) > LARGEST_BODY:
+            return b""
+    return body
 
 
 def _read(found: Any) -> list[tuple[Mapping[str, Any], float]]:
